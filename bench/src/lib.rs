@@ -1,0 +1,1 @@
+//! Benchmarks: load generator, floor server, registration and memory probes.

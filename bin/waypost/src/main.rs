@@ -1,0 +1,2 @@
+//! The one binary: parse arguments and configuration, wire, run.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The HTTP side of the server: metrics, health and the live table.

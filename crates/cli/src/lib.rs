@@ -1,0 +1,1 @@
+//! The commands of waypost: arguments to calls, results to tables or JSON.

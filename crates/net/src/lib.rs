@@ -1,0 +1,1 @@
+//! Listeners, TLS, sessions, limits and drain; knows no protocol.

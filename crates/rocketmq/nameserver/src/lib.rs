@@ -1,0 +1,1 @@
+//! The RocketMQ NameServer: wire, registry and net put together.

@@ -1,0 +1,1 @@
+//! For tests only: fake brokers, scenario runner, foreign peers, golden corpora.
