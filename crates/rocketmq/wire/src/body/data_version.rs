@@ -1,0 +1,51 @@
+use super::{BodyError, BodyLimits, read_whole};
+use crate::json::{JsonError, Reader, members, write_integer};
+
+/// What a broker counts up whenever its topics change; two that are equal in all three members stand for the
+/// same topics.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct DataVersion {
+    /// The epoch of the master in controller mode, else 0. Brokers of 4.x do not have it.
+    pub state_version: i64,
+    /// When the broker counted up last, in milliseconds since 1970.
+    pub timestamp: i64,
+    /// How often the broker counted up.
+    pub counter: i64,
+}
+
+members::declare!(Member { Counter = "counter", StateVersion = "stateVersion", Timestamp = "timestamp" });
+
+impl DataVersion {
+    /// Decodes a body with nothing but a data version; absent members are 0, `null` is all 0.
+    ///
+    /// # Errors
+    /// When the JSON is malformed or has a member of the wrong type.
+    pub fn decode(body: &[u8], limits: &BodyLimits) -> Result<Self, BodyError> {
+        read_whole(body, limits, |reader| Ok(Self::read(reader)?))
+    }
+
+    /// Appends the JSON to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"counter\":");
+        write_integer(out, self.counter);
+        out.extend_from_slice(b",\"stateVersion\":");
+        write_integer(out, self.state_version);
+        out.extend_from_slice(b",\"timestamp\":");
+        write_integer(out, self.timestamp);
+        out.push(b'}');
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, JsonError> {
+        let mut version = Self::default();
+        reader.object_or_null(|reader, key| {
+            match Member::of(&key) {
+                Member::Counter => version.counter = reader.long()?.unwrap_or_default(),
+                Member::StateVersion => version.state_version = reader.long()?.unwrap_or_default(),
+                Member::Timestamp => version.timestamp = reader.long()?.unwrap_or_default(),
+                Member::Unknown => reader.skip()?,
+            }
+            Ok::<(), JsonError>(())
+        })?;
+        Ok(version)
+    }
+}

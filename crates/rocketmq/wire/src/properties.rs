@@ -1,0 +1,145 @@
+//! Java `.properties` texts: the body of the configuration requests 318 and 319, and the files of the originals.
+
+use thiserror::Error;
+
+/// Why a text is not a `.properties` text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PropertiesError {
+    /// A `\u` is not followed by four hexadecimal digits.
+    #[error("line {line}: \\u needs four hexadecimal digits")]
+    Escape {
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+/// The pairs of a `.properties` text in their order, duplicates included (the last one counts).
+///
+/// Comments begin with `#` or `!`. A key ends at `=`, `:` or white space. `\` continues a line or escapes the
+/// next character: `\t`, `\n`, `\f`, `\r`, `\uXXXX`; before any other character it is dropped.
+///
+/// # Errors
+/// When an escape is malformed: the only thing that Java refuses.
+pub fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesError> {
+    let mut pairs = Vec::new();
+    let mut lines = (1..).zip(natural_lines(text));
+    while let Some((line, natural)) = lines.next() {
+        let first = natural.trim_start_matches(is_space);
+        if first.is_empty() || first.starts_with(['#', '!']) {
+            continue;
+        }
+        let mut logical = String::from(first);
+        while continues(&logical) {
+            logical.pop();
+            let Some((_, next)) = lines.next() else { break };
+            logical.push_str(next.trim_start_matches(is_space));
+        }
+        if logical.is_empty() {
+            continue;
+        }
+        let (key, value) = split(&logical);
+        let error = || PropertiesError::Escape { line };
+        pairs.push((unescape(key).ok_or_else(error)?, unescape(value).ok_or_else(error)?));
+    }
+    Ok(pairs)
+}
+
+/// Appends one `key=value` line to `out`, escaped so that [`parse`] reads the same pair. Characters beyond ASCII
+/// stay as they are.
+pub fn write(out: &mut String, key: &str, value: &str) {
+    escape(out, key, true);
+    out.push('=');
+    escape(out, value, false);
+    out.push('\n');
+}
+
+fn is_space(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\u{c}')
+}
+
+/// Lines as Java counts them: ended by `\n`, `\r` or `\r\n`.
+fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        match text.find(['\n', '\r']) {
+            None => rest = None,
+            Some(end) => {
+                let (line, after) = text.split_at_checked(end)?;
+                rest = Some(after.strip_prefix("\r\n").or_else(|| after.get(1..)).unwrap_or_default());
+                return Some(line);
+            }
+        }
+        Some(text)
+    })
+}
+
+/// Whether a line ends in an odd number of backslashes.
+fn continues(line: &str) -> bool {
+    !line.bytes().rev().take_while(|&byte| byte == b'\\').count().is_multiple_of(2)
+}
+
+/// Key and value of a logical line, still escaped.
+fn split(line: &str) -> (&str, &str) {
+    let mut escaped = false;
+    let end = line.char_indices().find(|&(_, character)| {
+        let ends = !escaped && (matches!(character, '=' | ':') || is_space(character));
+        escaped = character == '\\' && !escaped;
+        ends
+    });
+    let Some((key, rest)) = end.and_then(|(end, _)| line.split_at_checked(end)) else { return (line, "") };
+    let value = rest.trim_start_matches(is_space);
+    let value = value.strip_prefix(['=', ':']).unwrap_or(value);
+    (key, value.trim_start_matches(is_space))
+}
+
+fn unescape(text: &str) -> Option<String> {
+    if !text.contains('\\') {
+        return Some(String::from(text));
+    }
+    // Escapes are UTF-16 units: two of them can be one character.
+    let mut units: Vec<u16> = Vec::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        let character = match character {
+            '\\' => match characters.next()? {
+                't' => '\t',
+                'n' => '\n',
+                'f' => '\u{c}',
+                'r' => '\r',
+                'u' => {
+                    let digits = characters.as_str().get(..4)?;
+                    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                        return None;
+                    }
+                    units.push(u16::from_str_radix(digits, 16).ok()?);
+                    characters = characters.as_str().get(4..)?.chars();
+                    continue;
+                }
+                other => other,
+            },
+            other => other,
+        };
+        units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
+    }
+    Some(String::from_utf16_lossy(&units))
+}
+
+fn escape(out: &mut String, text: &str, key: bool) {
+    for (index, character) in text.char_indices() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\u{c}' => out.push_str("\\f"),
+            ' ' if key || index == 0 => out.push_str("\\ "),
+            '=' | ':' | '#' | '!' if key => {
+                out.push('\\');
+                out.push(character);
+            }
+            other => out.push(other),
+        }
+    }
+}
