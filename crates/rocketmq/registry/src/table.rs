@@ -1,0 +1,352 @@
+//! The table: its parts, how a command is applied, and how changed routes are made.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use slab::Slab;
+
+use crate::broker::Broker;
+use crate::command::{Command, ConnectionId};
+use crate::effects::{ConflictKind, Effects, Event, Member, Outcome, RouteChange};
+use crate::group::{Group, GroupId};
+use crate::policy::{Policy, TableLimits};
+use crate::route::{GroupView, MEMBER_GROUP_TOPIC_PREFIX, PERM_WRITE, Queues, Route, RouteParts};
+use crate::topic::{Topic, TopicId, TopicQueues};
+
+/// How many different conflicts are remembered as already reported.
+const REPORTED_CONFLICTS_MAX: usize = 10_000;
+
+/// Which broker has which topics, and who is alive (spec 2.1).
+///
+/// Maps whose order can be seen in effects are ordered; maps keyed by topic use a keyed hasher,
+/// because peers choose the keys.
+#[derive(Debug)]
+pub struct RouteTable {
+    pub(crate) policy: Policy,
+    pub(crate) limits: TableLimits,
+    pub(crate) topics: Slab<Topic>,
+    pub(crate) topic_ids: HashMap<Arc<str>, TopicId>,
+    pub(crate) groups: Slab<Group>,
+    pub(crate) group_ids: BTreeMap<Arc<str>, GroupId>,
+    /// By address: one address has one cluster, one name, one id (decision 4).
+    pub(crate) brokers: BTreeMap<Arc<str>, Broker>,
+    pub(crate) bound: HashMap<ConnectionId, Vec<Arc<str>>>,
+    pub(crate) order: HashMap<Arc<str>, Arc<str>>,
+    /// Broker names whose wipe survives registrations, while the policy says so.
+    pub(crate) wiped: BTreeSet<Arc<str>>,
+    pub(crate) generation: u64,
+    pub(crate) next_scan: Option<Duration>,
+    routes: HashMap<u64, Weak<Route>>,
+    route_hasher: RandomState,
+    reported: BTreeSet<(ConflictKind, Arc<str>, Arc<str>)>,
+}
+
+/// Effects in the making.
+#[derive(Default)]
+pub(crate) struct Change {
+    pub(crate) effects: Effects,
+    /// Topics whose route has to be made anew; may repeat.
+    pub(crate) dirty: Vec<TopicId>,
+}
+
+/// Counts what a command did to the topics of one group.
+#[derive(Default)]
+pub(crate) struct TopicTally {
+    added: usize,
+    altered: usize,
+    removed: usize,
+    example: Option<Arc<str>>,
+}
+
+impl TopicTally {
+    pub(crate) fn added(&mut self, topic: &Arc<str>) {
+        self.added += 1;
+        self.example.get_or_insert_with(|| Arc::clone(topic));
+    }
+
+    pub(crate) fn altered(&mut self, topic: &Arc<str>) {
+        self.altered += 1;
+        self.example.get_or_insert_with(|| Arc::clone(topic));
+    }
+
+    pub(crate) fn removed(&mut self, topic: &Arc<str>) {
+        self.removed += 1;
+        self.example.get_or_insert_with(|| Arc::clone(topic));
+    }
+
+    pub(crate) fn report(self, broker: &Arc<str>, change: &mut Change) {
+        if let Some(example) = self.example {
+            change.effects.events.push(Event::TopicsChanged {
+                broker: Arc::clone(broker),
+                added: self.added,
+                altered: self.altered,
+                removed: self.removed,
+                example,
+            });
+        }
+    }
+}
+
+impl RouteTable {
+    /// An empty table.
+    pub fn new(policy: Policy, limits: TableLimits) -> Self {
+        Self {
+            policy,
+            limits,
+            topics: Slab::new(),
+            topic_ids: HashMap::new(),
+            groups: Slab::new(),
+            group_ids: BTreeMap::new(),
+            brokers: BTreeMap::new(),
+            bound: HashMap::new(),
+            order: HashMap::new(),
+            wiped: BTreeSet::new(),
+            generation: 0,
+            next_scan: None,
+            routes: HashMap::new(),
+            route_hasher: RandomState::new(),
+            reported: BTreeSet::new(),
+        }
+    }
+
+    /// The settings in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Does one command and says what follows from it. `now` is the time since any fixed moment
+    /// and never goes back.
+    pub fn apply(&mut self, command: Command<'_>, now: Duration) -> Effects {
+        let mut change = Change::default();
+        let outcome = match command {
+            Command::Register(registration) => self.register(&registration, now, &mut change),
+            Command::Unregister(unregistration) => self.unregister(&unregistration, &mut change),
+            Command::Heartbeat(sign) => {
+                if self.refresh(&sign, now, &mut change).is_some() {
+                    Outcome::Done
+                } else {
+                    Outcome::Ignored
+                }
+            }
+            Command::QueryDataVersion { sign, version } => {
+                let stored = self.refresh(&sign, now, &mut change);
+                Outcome::DataVersion { changed: stored.is_none() || stored != version, stored }
+            }
+            Command::ConnectionLost { connection, how } => {
+                self.connection_lost(connection, how, now, &mut change);
+                Outcome::Done
+            }
+            Command::Tick => {
+                self.tick(now, &mut change);
+                Outcome::Done
+            }
+            Command::RegisterTopic { topic, queues } => self.register_topic(topic, queues, &mut change),
+            Command::DeleteTopic { topic, cluster } => self.delete_topic(topic, cluster, &mut change),
+            Command::WipeWritePermission { broker } => self.wipe_write_permission(broker, &mut change),
+            Command::AddWritePermission { broker } => self.add_write_permission(broker, &mut change),
+            Command::SetOrder { topic, configuration } => self.set_order(topic, configuration, &mut change),
+            Command::SetPolicy(policy) => self.set_policy(policy, now, &mut change),
+        };
+        change.effects.outcome = outcome;
+        self.make_routes(&mut change);
+        change.effects
+    }
+
+    fn set_policy(&mut self, policy: Policy, now: Duration, change: &mut Change) -> Outcome {
+        let before = std::mem::replace(&mut self.policy, policy);
+        let shows_otherwise = before.support_acting_master != policy.support_acting_master
+            || before.order_message != policy.order_message
+            || before.wipe_survives_registration != policy.wipe_survives_registration;
+        if shows_otherwise {
+            change.dirty.extend(self.topics.iter().map(|(index, _)| topic_id(index)));
+        }
+        if before.delete_unlisted_topics != policy.delete_unlisted_topics {
+            // A known body may have to remove topics now.
+            for (_, group) in &mut self.groups {
+                group.touch();
+            }
+        }
+        if before.scan_interval != policy.scan_interval {
+            self.next_scan = Some(now + policy.scan_interval);
+        }
+        Outcome::Done
+    }
+
+    fn set_order(&mut self, topic: &str, configuration: Option<&str>, change: &mut Change) -> Outcome {
+        match configuration {
+            Some(configuration) => self.order.insert(topic.into(), configuration.into()),
+            None => self.order.remove(topic),
+        };
+        if self.policy.order_message {
+            change.dirty.extend(self.topic_ids.get(topic));
+        }
+        Outcome::Done
+    }
+
+    pub(crate) fn group(&self, id: GroupId) -> &Group {
+        &self.groups[id.0 as usize]
+    }
+
+    pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {
+        &mut self.groups[id.0 as usize]
+    }
+
+    pub(crate) fn topic(&self, id: TopicId) -> &Topic {
+        &self.topics[id.0 as usize]
+    }
+
+    pub(crate) fn topic_mut(&mut self, id: TopicId) -> &mut Topic {
+        &mut self.topics[id.0 as usize]
+    }
+
+    /// The topic of a name, made if it is new.
+    pub(crate) fn topic_of(&mut self, name: &str) -> TopicId {
+        if let Some(id) = self.topic_ids.get(name) {
+            return *id;
+        }
+        let name: Arc<str> = name.into();
+        let id = topic_id(self.topics.insert(Topic::new(Arc::clone(&name))));
+        self.topic_ids.insert(name, id);
+        id
+    }
+
+    /// What routes show of a group's queues.
+    pub(crate) fn shown(&self, queues: &TopicQueues) -> Queues {
+        let mut shown = queues.effective();
+        if self.policy.wipe_survives_registration && self.wiped.contains(&self.group(queues.group).name) {
+            shown.perm &= !PERM_WRITE;
+        }
+        shown
+    }
+
+    pub(crate) fn member(&self, address: &Arc<str>, broker: &Broker) -> Member {
+        Member {
+            cluster: Arc::clone(&broker.cluster),
+            broker: Arc::clone(&self.group(broker.group).name),
+            id: broker.id,
+            address: Arc::clone(address),
+        }
+    }
+
+    /// Marks the routes of all topics of a group, because what they show of the group changed.
+    pub(crate) fn show_anew(&mut self, id: GroupId, change: &mut Change) {
+        let group = self.group_mut(id);
+        group.view = None;
+        change.dirty.extend(&group.topics);
+    }
+
+    /// Settles the cluster that routes name for a group: the old one while a member is in it.
+    pub(crate) fn settle_cluster(&mut self, id: GroupId) {
+        let group = self.group(id);
+        let in_cluster = |address: &Arc<str>| self.brokers.get(address).map(|broker| &broker.cluster);
+        if group.members.values().any(|address| in_cluster(address) == Some(&group.cluster)) {
+            return;
+        }
+        if let Some(cluster) = group.members.values().find_map(in_cluster).cloned() {
+            self.group_mut(id).cluster = cluster;
+        }
+    }
+
+    pub(crate) fn conflict(
+        &mut self,
+        kind: ConflictKind,
+        member: Member,
+        other: Arc<str>,
+        change: &mut Change,
+    ) {
+        if self.reported.len() >= REPORTED_CONFLICTS_MAX {
+            self.reported.clear();
+        }
+        let first = self.reported.insert((kind, Arc::clone(&member.broker), Arc::clone(&member.address)));
+        change.effects.events.push(Event::Conflict { kind, member, other, first });
+    }
+
+    fn view_of(&mut self, id: GroupId) -> Arc<GroupView> {
+        let group = self.group(id);
+        if let Some(view) = &group.view {
+            return Arc::clone(view);
+        }
+        let view = Arc::new(GroupView {
+            name: Arc::clone(&group.name),
+            cluster: Arc::clone(&group.cluster),
+            zone: group.zone.clone(),
+            acting_master: group.acting_master,
+            members: group.members.iter().map(|(id, address)| (*id, Arc::clone(address))).collect(),
+            filter_servers: group
+                .members
+                .values()
+                .filter_map(|address| {
+                    let servers = &self.brokers.get(address)?.filter_servers;
+                    (!servers.is_empty()).then(|| (Arc::clone(address), servers.clone()))
+                })
+                .collect(),
+        });
+        self.group_mut(id).view = Some(Arc::clone(&view));
+        view
+    }
+
+    /// Makes the routes of the dirty topics and drops topics that nobody has.
+    fn make_routes(&mut self, change: &mut Change) {
+        change.dirty.sort_unstable();
+        change.dirty.dedup();
+        for id in std::mem::take(&mut change.dirty) {
+            let topic = self.topic(id);
+            let name = Arc::clone(&topic.name);
+            let route = if topic.queues.is_empty() { None } else { Some(self.route_of(id)) };
+            if route.is_none() && self.topic(id).mappings.is_none() {
+                self.topics.remove(id.0 as usize);
+                self.topic_ids.remove(&name);
+            }
+            change.effects.changed.push(RouteChange { topic: name, route });
+        }
+        // A table that shrank gives its memory back.
+        if self.topics.len() * 4 < self.topics.capacity() {
+            self.topic_ids.shrink_to_fit();
+            self.topics.shrink_to_fit();
+        }
+    }
+
+    fn route_of(&mut self, id: TopicId) -> Arc<Route> {
+        let queues = self.topic(id).queues.clone();
+        let mut groups: Vec<_> =
+            queues.iter().map(|queues| (self.view_of(queues.group), self.shown(queues))).collect();
+        groups.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        let topic = self.topic(id);
+        let parts = RouteParts {
+            groups,
+            order: if self.policy.order_message { self.order.get(&topic.name).cloned() } else { None },
+            rewrite_acting_master: self.policy.support_acting_master
+                && !topic.name.starts_with(MEMBER_GROUP_TOPIC_PREFIX),
+            mappings: topic.mappings.as_ref().map(|mappings| {
+                mappings.iter().map(|(name, (_, mapping))| (name.clone(), mapping.clone())).collect()
+            }),
+        };
+        self.shared_route(parts)
+    }
+
+    /// One route for all topics with equal parts.
+    fn shared_route(&mut self, parts: RouteParts) -> Arc<Route> {
+        if parts.mappings.is_some() {
+            return Arc::new(Route::new(parts));
+        }
+        let hash = self.route_hasher.hash_one(&parts);
+        if let Some(route) = self.routes.get(&hash).and_then(Weak::upgrade)
+            && *route.parts() == parts
+        {
+            return route;
+        }
+        let route = Arc::new(Route::new(parts));
+        if self.routes.len() == self.routes.capacity() {
+            self.routes.retain(|_, route| route.strong_count() > 0);
+        }
+        self.routes.insert(hash, Arc::downgrade(&route));
+        route
+    }
+}
+
+/// The slab holds at most `TableLimits::topics` topics, which the configuration bounds below 2^32.
+fn topic_id(index: usize) -> TopicId {
+    TopicId(u32::try_from(index).expect("invariant: the number of topics is limited"))
+}
