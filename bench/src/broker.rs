@@ -1,0 +1,171 @@
+//! A simulated broker: its registration, prepared once and patched in place.
+//!
+//! The body is what a 5.5.0 broker sends, member for member. Everything that changes between two
+//! registrations (counter of the data version, queue numbers) has a fixed width.
+
+use anyhow::{Context, Result};
+
+use crate::frame::{END_OPAQUE, FIRST_OPAQUE, Head, VERSION_5_5_0, code, patch_digits};
+use crate::link::Link;
+use crate::names;
+
+/// The cluster of all simulated brokers.
+pub(crate) const CLUSTER: &str = "DefaultCluster";
+/// Brokers of a benchmark that runs for minutes are not to expire in it.
+const HEARTBEAT_TIMEOUT_MS: &str = "600000";
+/// The queue number of a topic that never changed, and those that it takes in turn.
+const QUEUES: [u8; 6] = [8, 4, 5, 6, 7, 9];
+const COUNTER_DIGITS: usize = 6;
+const FIRST_COUNTER: u32 = 100_000;
+
+/// How many queues a topic has after so many changes.
+pub(crate) fn queues_after(changes: u32) -> u8 {
+    QUEUES[changes as usize % QUEUES.len()]
+}
+
+/// One broker with all its topics.
+pub(crate) struct Broker {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    ha_address: String,
+    body: Vec<u8>,
+    crc: u32,
+    /// Where the digits of the data version's counter stand.
+    counter_at: usize,
+    counter: u32,
+    /// Where the read and the write queues of each topic stand, one digit each.
+    queues_at: Vec<(usize, usize)>,
+    opaque: u32,
+}
+
+impl Broker {
+    /// The `index`-th broker, master of its own group.
+    pub(crate) fn new(index: usize, topics: &[String]) -> Self {
+        let mut body =
+            br#"{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":"#.to_vec();
+        let counter_at = body.len();
+        let version = format!(
+            "{FIRST_COUNTER},\"stateVersion\":0,\"timestamp\":17960012214{index:02}}},\"mappingDataVersion\":\
+             {{\"counter\":0,\"stateVersion\":0,\"timestamp\":17960012275{index:02}}},\"topicConfigTable\":{{"
+        );
+        body.extend_from_slice(version.as_bytes());
+        let mut queues_at = Vec::with_capacity(topics.len());
+        for (position, topic) in topics.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
+            let start = format!(
+                "{comma}\"{topic}\":{{\"attributes\":{{}},\"order\":false,\"perm\":6,\"readQueueNums\":"
+            );
+            body.extend_from_slice(start.as_bytes());
+            let read_at = body.len();
+            let middle = format!(
+                "8,\"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"{topic}\",\"topicSysFlag\":0,\"writeQueueNums\":"
+            );
+            body.extend_from_slice(middle.as_bytes());
+            queues_at.push((read_at, body.len()));
+            body.extend_from_slice(b"8}");
+        }
+        body.extend_from_slice(b"},\"topicQueueMappingDetailMap\":{},\"topicQueueMappingInfoMap\":{}}}");
+        let address = names::broker_address(index);
+        let mut broker = Self {
+            name: names::broker(index),
+            ha_address: address.replace(":10911", ":10912"),
+            address,
+            crc: 0,
+            body,
+            counter_at,
+            counter: FIRST_COUNTER,
+            queues_at,
+            opaque: FIRST_OPAQUE,
+        };
+        broker.crc = broker.body_crc();
+        broker
+    }
+
+    /// Bytes of the body.
+    pub(crate) fn body_length(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Gives one topic another number of queues, under a new data version.
+    pub(crate) fn change(&mut self, topic: usize, changes: u32) {
+        let digit = b'0' + queues_after(changes);
+        let (read_at, write_at) = self.queues_at[topic];
+        self.body[read_at] = digit;
+        self.body[write_at] = digit;
+        self.counter += 1;
+        patch_digits(&mut self.body[self.counter_at..self.counter_at + COUNTER_DIGITS], self.counter);
+        self.crc = self.body_crc();
+    }
+
+    /// The checksum as brokers send it: without the sign bit.
+    fn body_crc(&self) -> u32 {
+        crc32fast::hash(&self.body) & 0x7FFF_FFFF
+    }
+
+    /// Registers and waits for the answer.
+    pub(crate) fn register(&mut self, link: &mut Link) -> Result<()> {
+        self.opaque = if self.opaque + 1 < END_OPAQUE { self.opaque + 1 } else { FIRST_OPAQUE };
+        let crc = self.crc.to_string();
+        let fields: &[(&str, &str)] = &[
+            ("heartbeatTimeoutMillis", HEARTBEAT_TIMEOUT_MS),
+            ("brokerId", "0"),
+            ("bodyCrc32", &crc),
+            ("clusterName", CLUSTER),
+            ("brokerAddr", &self.address),
+            ("enableActingMaster", "false"),
+            ("haServerAddr", &self.ha_address),
+            ("compressed", "false"),
+            ("brokerName", &self.name),
+        ];
+        let head = Head {
+            code: code::REGISTER_BROKER,
+            fields,
+            oneway: false,
+            version: VERSION_5_5_0,
+            body_length: self.body.len(),
+        };
+        let (head, _) = head.encode(self.opaque);
+        link.succeed(&[&head, &self.body]).with_context(|| format!("registering {}", self.name))?;
+        Ok(())
+    }
+
+    /// The one-way heartbeat that keeps the registration and its connection alive.
+    pub(crate) fn heartbeat(&self) -> Vec<u8> {
+        let fields: &[(&str, &str)] =
+            &[("clusterName", CLUSTER), ("brokerAddr", &self.address), ("brokerName", &self.name)];
+        let head =
+            Head { code: code::HEARTBEAT, fields, oneway: true, version: VERSION_5_5_0, body_length: 0 };
+        head.encode(FIRST_OPAQUE).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_body_is_json_with_the_change_and_a_new_version() {
+        let topics = names::topics(20);
+        let mut broker = Broker::new(3, &topics);
+        let length = broker.body_length();
+        broker.change(7, 1);
+        assert_eq!(broker.body_length(), length);
+        let body: serde_json::Value = serde_json::from_slice(&broker.body).unwrap();
+        let wrapper = &body["topicConfigSerializeWrapper"];
+        assert_eq!(wrapper["dataVersion"]["counter"], 100_001);
+        let table = wrapper["topicConfigTable"].as_object().unwrap();
+        assert_eq!(table.len(), 20);
+        for (index, topic) in topics.iter().enumerate() {
+            let queues = if index == 7 { 4 } else { 8 };
+            assert_eq!(table[topic]["readQueueNums"], queues);
+            assert_eq!(table[topic]["writeQueueNums"], queues);
+            assert_eq!(table[topic]["topicName"], **topic);
+        }
+    }
+
+    #[test]
+    fn fifty_thousand_topics_make_eight_and_a_half_megabytes() {
+        let length = Broker::new(0, &names::topics(50_000)).body_length();
+        assert!((8_000_000..9_000_000).contains(&length), "{length}");
+    }
+}

@@ -1,0 +1,138 @@
+//! `register`: what it costs to take all topics of a broker again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use crate::broker::Broker;
+use crate::fleet::await_brokers;
+use crate::link::Link;
+use crate::names;
+use crate::process::{self, CpuMeter};
+use crate::server::{Kind, Server, Servers};
+use crate::table::{Output, median};
+
+/// After an answer the server may still be publishing; its CPU time counts too.
+const SETTLE: Duration = Duration::from_millis(300);
+
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    servers: Servers,
+    #[arg(long, default_value_t = 50_000)]
+    topics: usize,
+    /// Registrations of each kind that are measured
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// Registrations of each kind that go before
+    #[arg(long, default_value_t = 20)]
+    warmup: usize,
+    /// Brokers with the same topics that are registered besides
+    #[arg(long, default_value_t = 0)]
+    others: usize,
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: String,
+    topics: usize,
+    body_bytes: usize,
+    results: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    server: &'static str,
+    registration: &'static str,
+    /// CPU time of the server for one registration, in milliseconds.
+    cpu_ms: f64,
+    /// From the first byte sent to the answer, the middle one, in milliseconds.
+    answered_ms: f64,
+}
+
+impl Options {
+    pub(crate) fn run(&self) -> Result<()> {
+        if self.rounds == 0 || self.topics < 2 {
+            bail!("it takes at least 1 round and 2 topics");
+        }
+        let topics = names::topics(self.topics);
+        let mut results = Vec::new();
+        for kind in self.servers.some_kinds()? {
+            eprintln!("{}: {} topics", kind.name(), self.topics);
+            results.extend(self.measure(&kind, &topics)?);
+        }
+        let body_bytes = Broker::new(0, &topics).body_length();
+        let report = Report { machine: process::machine(), topics: self.topics, body_bytes, results };
+        if self.output == Output::Table {
+            println!("{}; {} topics, body of {body_bytes} bytes", report.machine, self.topics);
+        }
+        let rows: Vec<_> = report.results.iter().map(Entry::row).collect();
+        self.output.print(&["server", "registration", "CPU ms", "answered ms"], &rows, &report)
+    }
+
+    fn measure(&self, kind: &Kind, topics: &[String]) -> Result<Vec<Entry>> {
+        let server = Server::start(kind, &self.servers)?;
+        let mut cpu = CpuMeter::new(server.pid());
+        let mut entries = Vec::new();
+        let mut add = |registration, (cpu_ms, answered_ms)| {
+            entries.push(Entry { server: server.name, registration, cpu_ms, answered_ms });
+        };
+        let mut links = Vec::new();
+        for index in 1..=self.others {
+            let mut link = Link::connect(server.address)?;
+            Broker::new(index, topics).register(&mut link)?;
+            links.push(link);
+        }
+        let mut broker = Broker::new(0, topics);
+        let mut link = Link::connect(server.address)?;
+        add("first", timed(&mut cpu, 1, |_| broker.register(&mut link))?);
+        await_brokers(server.address, &topics[0], 1 + self.others)?;
+        // Both kinds go before either is measured: a JVM has then compiled what it needs.
+        for round in 0..self.warmup {
+            broker.register(&mut link)?;
+            broker.change(round % topics.len(), 1);
+            broker.register(&mut link)?;
+        }
+        add("unchanged", timed(&mut cpu, self.rounds, |_| broker.register(&mut link))?);
+        let changed = timed(&mut cpu, self.rounds, |round| {
+            broker.change((self.warmup + round) % topics.len(), 2);
+            broker.register(&mut link)
+        })?;
+        add("one topic changed", changed);
+        Ok(entries)
+    }
+}
+
+/// Does something `rounds` times: CPU time for each, and the middle of the times that they took.
+fn timed(
+    cpu: &mut CpuMeter,
+    rounds: usize,
+    mut action: impl FnMut(usize) -> Result<()>,
+) -> Result<(f64, f64)> {
+    std::thread::sleep(SETTLE);
+    let before = cpu.read()?;
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let start = Instant::now();
+        action(round)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    std::thread::sleep(SETTLE);
+    let used = cpu.read()? - before;
+    Ok((used.as_secs_f64() * 1e3 / rounds as f64, median(times)))
+}
+
+impl Entry {
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.server.to_owned(),
+            self.registration.to_owned(),
+            format!("{:.2}", self.cpu_ms),
+            format!("{:.2}", self.answered_ms),
+        ]
+    }
+}
