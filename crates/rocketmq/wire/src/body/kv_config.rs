@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{BodyError, BodyLimits, write_comma};
@@ -65,9 +66,8 @@ impl KvConfigTable {
     fn read_namespaces(&mut self, reader: &mut Reader<'_>) -> Result<(), JsonError> {
         reader.object(|reader, namespace| {
             let entries = self.table.entry(namespace.into_owned()).or_default();
-            reader.object_or_null(|reader, key| {
-                let value = reader.owned_text()?;
-                entries.insert(key.into_owned(), value);
+            reader.texts_or_null(|key, value| {
+                entries.insert(key.into_owned(), value.map(Cow::into_owned));
                 Ok::<(), JsonError>(())
             })?;
             Ok(())

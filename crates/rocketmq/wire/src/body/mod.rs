@@ -162,9 +162,9 @@ fn read_texts(reader: &mut Reader<'_>) -> Result<Option<Vec<String>>, JsonError>
 /// Reads a map from text to text; entries with `null` are left out.
 fn read_text_table(reader: &mut Reader<'_>) -> Result<BTreeMap<String, String>, JsonError> {
     let mut table = BTreeMap::new();
-    reader.table_or_null(|reader, key| {
-        if let Some(value) = reader.owned_text()? {
-            table.insert(key.into_owned(), value);
+    reader.texts_or_null(|key, value| {
+        if let Some(value) = value {
+            table.insert(key.into_owned(), value.into_owned());
         }
         Ok::<(), JsonError>(())
     })?;
@@ -186,12 +186,7 @@ fn read_addresses(reader: &mut Reader<'_>) -> Result<BTreeMap<i64, String>, Body
 
 /// The key of a map with integer keys.
 fn integer_key<N: std::str::FromStr>(key: &str, table: &'static str) -> Result<N, BodyError> {
-    key.trim().parse().map_err(|_| BodyError::Key { table, key: key.chars().take(64).collect() })
-}
-
-/// Reads an object's entries when the value is not null; `what` names the table.
-fn refuse_null(reader: &mut Reader<'_>, table: &'static str) -> Result<(), BodyError> {
-    if reader.null() { Err(BodyError::NullEntry { table }) } else { Ok(()) }
+    key.parse().map_err(|_| BodyError::Key { table, key: key.chars().take(64).collect() })
 }
 
 /// Writes `,` in front of everything but the first.

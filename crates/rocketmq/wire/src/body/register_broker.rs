@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use super::{
     BodyError, BodyLimits, DataVersion, Dialect, TopicConfig, TopicQueueMapping, own, read_texts,
-    refuse_null, write_comma, write_texts,
+    write_comma, write_texts,
 };
 use crate::json::{Reader, members, write_string};
 
@@ -158,15 +158,15 @@ impl<'a> RegisterBrokerBody<'a> {
             Inner::DataVersion => self.data_version = DataVersion::read(reader)?,
             Inner::TopicConfigTable => {
                 reader.table_or_null(|reader, key| {
-                    refuse_null(reader, "topicConfigTable")?;
                     self.topics.push(TopicConfig::read(reader, key)?);
                     Ok::<(), BodyError>(())
                 })?;
             }
             Inner::TopicQueueMappingInfoMap => {
                 reader.table_or_null(|reader, topic| {
-                    refuse_null(reader, "topicQueueMappingInfoMap")?;
-                    self.mappings.push((topic, TopicQueueMapping::read(reader)?));
+                    if !reader.null() {
+                        self.mappings.push((topic, TopicQueueMapping::read(reader)?));
+                    }
                     Ok::<(), BodyError>(())
                 })?;
             }

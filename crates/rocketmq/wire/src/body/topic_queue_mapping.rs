@@ -3,6 +3,9 @@ use std::collections::BTreeMap;
 use super::{BodyError, Dialect, integer_key, write_comma, write_integer_key};
 use crate::json::{Reader, members, write_integer, write_string};
 
+/// The scope of a mapping that does not say one.
+const DEFAULT_SCOPE: &str = "__global__";
+
 /// Which logical queues of a static topic a broker hosts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TopicQueueMapping {
@@ -10,7 +13,7 @@ pub struct TopicQueueMapping {
     pub bname: Option<String>,
     /// The static topic.
     pub topic: Option<String>,
-    /// Groups mappings; `__global__` by default.
+    /// Groups mappings; `__global__` if the member is absent, `None` if it is null.
     pub scope: Option<String>,
     /// How many logical queues the topic has over all brokers.
     pub total_queues: i32,
@@ -66,7 +69,7 @@ impl TopicQueueMapping {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BodyError> {
-        let mut mapping = Self::default();
+        let mut mapping = Self { scope: Some(String::from(DEFAULT_SCOPE)), ..Self::default() };
         reader.object_or_null(|reader, key| {
             match Member::of(&key) {
                 Member::Bname => mapping.bname = reader.owned_text()?,

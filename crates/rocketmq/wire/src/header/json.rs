@@ -20,19 +20,83 @@ members::declare!(Member {
 /// Decodes a JSON header. Bytes that are not UTF-8 become U+FFFD, as in the originals.
 #[inline]
 pub(super) fn decode(bytes: &[u8], depth: usize) -> Result<Header<'_>, HeaderError> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(read(text, depth)?),
-        Err(_) => decode_replaced(bytes, depth),
+    let Ok(text) = std::str::from_utf8(bytes) else { return decode_replaced(bytes, depth) };
+    // A header is large, so it is filled in place.
+    let mut header = Header::default();
+    if read_ordinary(Reader::new(text, depth), &mut header).is_none() {
+        header = Header::default();
+        read(text, depth, &mut header)?;
     }
+    Ok(header)
 }
 
 #[cold]
 fn decode_replaced<'b>(bytes: &[u8], depth: usize) -> Result<Header<'b>, HeaderError> {
-    Ok(read(&String::from_utf8_lossy(bytes), depth)?.into_owned())
+    let text = String::from_utf8_lossy(bytes);
+    let mut header = Header::default();
+    read(&text, depth, &mut header)?;
+    Ok(header.into_owned())
 }
 
-fn read(text: &str, depth: usize) -> Result<Header<'_>, JsonError> {
-    let mut header = Header::default();
+/// Reads the headers that Java and C++ peers write: members in alphabetical order, no white space, no escapes.
+/// These are most of all headers. On anything else, including anything wrong, it gives up.
+#[inline]
+fn read_ordinary<'a>(mut reader: Reader<'a>, header: &mut Header<'a>) -> Option<()> {
+    if !reader.has_depth(2) || !reader.literal("{\"code\":") {
+        return None;
+    }
+    header.code = plain_int(&mut reader)?;
+    if reader.literal(",\"extFields\":{") {
+        header.ext.set_present();
+        if !reader.literal("}") {
+            loop {
+                let key = reader.plain_text()?;
+                if !reader.literal(":") {
+                    return None;
+                }
+                let value = reader.plain_text()?;
+                header.ext.push(Cow::Borrowed(key), Some(Cow::Borrowed(value)));
+                if reader.literal("}") {
+                    break;
+                }
+                if !reader.literal(",") {
+                    return None;
+                }
+            }
+        }
+    }
+    if !reader.literal(",\"flag\":") {
+        return None;
+    }
+    header.flag = plain_int(&mut reader)?;
+    if !reader.literal(",\"language\":") {
+        return None;
+    }
+    header.language = Language::from_name(reader.plain_text()?);
+    if !reader.literal(",\"opaque\":") {
+        return None;
+    }
+    header.opaque = plain_int(&mut reader)?;
+    if reader.literal(",\"remark\":") {
+        header.remark = Some(Cow::Borrowed(reader.plain_text()?));
+    }
+    // The frame's type byte rules, so what this says means nothing.
+    let _ = reader.literal(",\"serializeTypeCurrentRPC\":\"JSON\"");
+    if !reader.literal(",\"version\":") {
+        return None;
+    }
+    header.version = plain_int(&mut reader)?;
+    // C++ peers end their headers with a line feed.
+    matches!(reader.rest(), "}" | "}\n").then_some(())
+}
+
+#[inline]
+fn plain_int(reader: &mut Reader<'_>) -> Option<i32> {
+    reader.plain_number()?.try_into().ok()
+}
+
+/// Reads any header that there is.
+fn read<'a>(text: &'a str, depth: usize, header: &mut Header<'a>) -> Result<(), JsonError> {
     let mut reader = Reader::new(text, depth);
     reader.object(|reader, key| {
         match Member::of(&key) {
@@ -43,19 +107,16 @@ fn read(text: &str, depth: usize) -> Result<Header<'_>, JsonError> {
             Member::Opaque => header.opaque = reader.int()?.unwrap_or_default(),
             Member::Version => header.version = reader.int()?.unwrap_or_default(),
             Member::Remark => header.remark = reader.text()?,
-            // The frame's type byte rules.
             Member::SerializeType | Member::Unknown => reader.skip()?,
         }
         Ok::<(), JsonError>(())
     })?;
-    reader.finish()?;
-    Ok(header)
+    reader.finish()
 }
 
 #[inline]
 fn read_ext<'a>(reader: &mut Reader<'a>, ext: &mut ExtFields<'a>) -> Result<(), JsonError> {
-    let present = reader.table_or_null(|reader, key| {
-        let value = reader.text()?;
+    let present = reader.texts_or_null(|key, value| {
         ext.push(key, value);
         Ok::<(), JsonError>(())
     })?;
@@ -74,3 +135,6 @@ fn read_language(reader: &mut Reader<'_>) -> Result<Language, JsonError> {
         Err(_) => Language::from_name(&text),
     }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads an array; `element` is called in front of each element and has to read it.
+    /// Reads an array; `element` is called in front of each element and has to read it. Commas are not needed.
     ///
     /// # Errors
     /// When there is no well-formed array, and what `element` returns.
@@ -150,22 +150,14 @@ impl<'a> Reader<'a> {
         mut element: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         self.open(b'[', "an array")?;
-        let mut separated = true;
         loop {
             match self.peek() {
-                Some(b',') => {
-                    self.bump(1);
-                    separated = true;
-                }
+                Some(b',') => self.bump(1),
                 Some(b']') => {
                     self.close();
                     return Ok(());
                 }
-                Some(_) if separated => {
-                    element(self)?;
-                    separated = false;
-                }
-                Some(_) => return Err(self.unexpected("a comma or the end of the array").into()),
+                Some(_) => element(self)?,
                 None => return Err(self.error(JsonErrorKind::End).into()),
             }
         }
@@ -188,22 +180,45 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// As [`object_or_null`](Self::object_or_null) for a table: a reference (`{"$ref":"$.a.b"}`, which a writer
-    /// may put in place of an object that it wrote before) stands for an empty one.
+    /// Reads a table of objects, or `null`, which stands for none. A reference (`{"$ref":"$.a.b"}`, which a
+    /// writer may put in place of an object that it wrote before) stands for an empty table.
     ///
     /// # Errors
-    /// As [`object_or_null`](Self::object_or_null).
+    /// When something else is there, when the table is malformed, and what `entry` returns.
     #[inline]
     pub fn table_or_null<E: From<JsonError>>(
         &mut self,
         mut entry: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), E>,
     ) -> Result<bool, E> {
-        self.object_or_null(|reader, key| {
+        if self.peek() != Some(b'{') && self.null() {
+            return Ok(false);
+        }
+        self.object(|reader, key| {
             if key.starts_with('$') && key == "$ref" && matches!(reader.peek(), Some(b'"' | b'\'')) {
                 return reader.skip().map_err(E::from);
             }
             entry(reader, key)
-        })
+        })?;
+        Ok(true)
+    }
+
+    /// Reads a table of texts, or `null`, which stands for none; every key is an ordinary one.
+    ///
+    /// # Errors
+    /// As [`table_or_null`](Self::table_or_null).
+    #[inline]
+    pub fn texts_or_null<E: From<JsonError>>(
+        &mut self,
+        mut entry: impl FnMut(Cow<'a, str>, Option<Cow<'a, str>>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if self.peek() != Some(b'{') && self.null() {
+            return Ok(false);
+        }
+        self.object(|reader, key| {
+            let value = reader.text()?;
+            entry(key, value)
+        })?;
+        Ok(true)
     }
 
     /// Reads an array, or `null` or an empty text, which stand for none.
@@ -242,7 +257,7 @@ impl<'a> Reader<'a> {
         Ok(self.text()?.map(Cow::into_owned))
     }
 
-    /// Reads a 32-bit number: a number (a fraction is cut off), a text with one, or a boolean (1 or 0). `null`,
+    /// Reads a 32-bit number: a number (a fraction is cut off), a text with a whole one, or a boolean (1 or 0). `null`,
     /// an empty text and the text `null` are `None`.
     ///
     /// # Errors
@@ -265,22 +280,10 @@ impl<'a> Reader<'a> {
     /// As [`int`](Self::int).
     #[inline]
     pub fn long(&mut self) -> Result<Option<i64>, JsonError> {
-        // One to nine digits, then anything but the rest of a number: nearly every number of the protocol.
-        if let Some(b'0'..=b'9') = self.peek() {
-            let mut number: i64 = 0;
-            let mut digits = 0;
-            for &byte in self.rest.as_bytes().iter().take(18) {
-                let digit = byte.wrapping_sub(b'0');
-                if digit > 9 {
-                    break;
-                }
-                number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
-                digits = usize::saturating_add(digits, 1);
-            }
-            if let Some(b',' | b'}' | b']' | b':' | b' ') = self.rest.as_bytes().get(digits) {
-                self.bump(digits);
-                return Ok(Some(number));
-            }
+        if let Some(b'0'..=b'9') = self.peek()
+            && let Some(number) = self.plain_number()
+        {
+            return Ok(Some(number));
         }
         self.uncommon_long()
     }
@@ -356,6 +359,53 @@ impl<'a> Reader<'a> {
             }
             None => false,
         }
+    }
+
+    /// One to 18 digits with a comma or a bracket behind them: nearly every number of the protocol. Nothing is
+    /// consumed if there is anything else.
+    #[inline]
+    pub(crate) fn plain_number(&mut self) -> Option<i64> {
+        let mut number: i64 = 0;
+        let mut digits: usize = 0;
+        for &byte in self.rest.as_bytes() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return if matches!(byte, b',' | b'}' | b']') && (1..=18).contains(&digits) {
+                    self.bump(digits);
+                    Some(number)
+                } else {
+                    None
+                };
+            }
+            number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
+            digits = digits.wrapping_add(1);
+            if digits > 18 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// A text in double quotes and without escapes, borrowed. Nothing is consumed if there is anything else.
+    #[inline]
+    pub(crate) fn plain_text(&mut self) -> Option<&'a str> {
+        let content = self.rest.strip_prefix('"')?;
+        let end = find_either(content.as_bytes(), b'"', b'\\')?;
+        let (text, rest) = content.split_at_checked(end)?;
+        self.rest = rest.strip_prefix('"')?;
+        Some(text)
+    }
+
+    /// Whether `levels` more objects or arrays may be opened.
+    #[inline]
+    pub(crate) fn has_depth(&self, levels: usize) -> bool {
+        self.depth_left >= levels
+    }
+
+    /// What was not read yet.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a str {
+        self.rest
     }
 
     /// An error at the place where the reader stands.
@@ -612,8 +662,8 @@ impl<'a> Reader<'a> {
                 if matches!(text.as_ref(), "" | "null" | "NULL") {
                     return Ok(None);
                 }
-                // Digits may be grouped by commas.
-                if text.contains(',') { integer(&text.replace(',', "")) } else { integer(&text) }
+                // Digits may be grouped by commas, but there can be no fraction.
+                if text.contains(',') { text.replace(',', "").parse().ok() } else { text.parse().ok() }
             }
             Kind::Word => match self.word() {
                 "true" => Some(1),
