@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::net::TcpStream;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::clock::Clock;
 use crate::listener::Listener;
@@ -152,7 +152,7 @@ pub struct Acceptor {
 
 static REFUSED: Throttle = Throttle::new(WARNING_PERIOD);
 static OUT_OF_FILES: Throttle = Throttle::new(WARNING_PERIOD);
-static FAILED: Throttle = Throttle::new(WARNING_PERIOD);
+static OUT_OF_MEMORY: Throttle = Throttle::new(WARNING_PERIOD);
 
 impl Acceptor {
     /// An acceptor that has not started.
@@ -274,21 +274,18 @@ impl Acceptor {
                 !self.close_one_with_the_spare()
             }
             Some(Errno::NOBUFS | Errno::NOMEM) => {
-                self.count_failed(error);
+                self.shared.stats.failed.fetch_add(1, Ordering::Relaxed);
+                if let Some(withheld) = OUT_OF_MEMORY.pass(self.clock.now()) {
+                    warn!(%error, withheld, "no memory for a connection");
+                }
                 true
             }
             // The rest is about that one connection: it died while it waited, or a firewall had it.
             _ => {
-                self.count_failed(error);
+                self.shared.stats.failed.fetch_add(1, Ordering::Relaxed);
+                debug!(%error, "connection lost before it was served");
                 false
             }
-        }
-    }
-
-    fn count_failed(&self, error: &io::Error) {
-        self.shared.stats.failed.fetch_add(1, Ordering::Relaxed);
-        if let Some(withheld) = FAILED.pass(self.clock.now()) {
-            warn!(%error, withheld, "connection lost before it was served");
         }
     }
 

@@ -86,12 +86,12 @@ impl Entrance {
     ///
     /// Why it is closed instead.
     pub async fn enter(&self, stream: TcpStream, peer: SocketAddr) -> Result<Entered, EntranceError> {
-        // Holds no buffer while nothing has come: idle connections are cheap.
-        match timeout(self.first_byte_limit, stream.readable()).await {
+        let mut bytes = Vec::new();
+        match timeout(self.first_byte_limit, read_more(&stream, &mut bytes)).await {
             Err(_) => return Err(EntranceError::Silent(self.first_byte_limit)),
-            Ok(ready) => ready.map_err(EntranceError::Io)?,
+            Ok(read) => read?,
         }
-        let sniffed = self.sniff(&stream, peer);
+        let sniffed = self.sniff(&stream, peer, bytes);
         let (prefix, encrypted, source) = match timeout(self.handshake_limit, sniffed).await {
             Err(_) => return Err(EntranceError::Slow(self.handshake_limit)),
             Ok(sniffed) => sniffed?,
@@ -111,26 +111,35 @@ impl Entrance {
         &self,
         stream: &TcpStream,
         peer: SocketAddr,
+        mut bytes: Vec<u8>,
     ) -> Result<(Bytes, bool, Option<SocketAddr>), EntranceError> {
-        let mut bytes = Vec::new();
         loop {
-            match read_some(stream, &mut bytes) {
-                Ok(0) => return Err(EntranceError::Left),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.readable().await.map_err(EntranceError::Io)?;
+            let (consumed, encrypted, source) = match self.policy.decide(&bytes, peer.ip()) {
+                Decision::NeedMore => {
+                    read_more(stream, &mut bytes).await?;
                     continue;
                 }
-                Err(error) => return Err(EntranceError::Io(error)),
-            }
-            let (consumed, encrypted, source) = match self.policy.decide(&bytes, peer.ip()) {
-                Decision::NeedMore => continue,
                 Decision::Close(reason) => return Err(reason.into()),
                 Decision::Plain { consumed, source } => (consumed, false, source),
                 Decision::Tls { consumed, source } => (consumed, true, source),
             };
             let mut bytes = Bytes::from(bytes);
             return Ok((bytes.split_off(consumed.min(bytes.len())), encrypted, source));
+        }
+    }
+}
+
+/// Waits until the socket has bytes and appends them. Holds no buffer while it waits: connections on which
+/// nothing comes are cheap.
+async fn read_more(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<(), EntranceError> {
+    loop {
+        stream.readable().await.map_err(EntranceError::Io)?;
+        match read_some(stream, bytes) {
+            Ok(0) => return Err(EntranceError::Left),
+            Ok(_) => return Ok(()),
+            // It only looked as if there were some.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(EntranceError::Io(error)),
         }
     }
 }

@@ -97,7 +97,8 @@ pub struct TlsSession(pub(crate) tokio_rustls::TlsStream<Prefixed<TcpStream>>);
 
 /// A connection, ready for its first frame.
 ///
-/// Written bytes of an encrypted connection may wait in it until it is flushed.
+/// Written bytes of an encrypted connection may wait in it until it is flushed. Whoever only reads, waiting
+/// for the next request, need not think of it: reading sends what still waits as soon as the socket takes it.
 #[derive(Debug)]
 pub enum Stream {
     /// Bytes as they are.
@@ -151,7 +152,21 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        either!(self, poll_read, context, buffer)
+        let session = match self.get_mut() {
+            Self::Plain(stream) => return Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(session) => session,
+        };
+        let read = Pin::new(&mut session.0).poll_read(context, buffer);
+        if session.0.get_ref().1.wants_write() {
+            // The rest of an answer that the socket did not take whole, or an answer of TLS itself to what
+            // was just read. Nobody else would send it while the peer waits for it.
+            if let Poll::Ready(Err(error)) = Pin::new(&mut session.0).poll_flush(context)
+                && read.is_pending()
+            {
+                return Poll::Ready(Err(error));
+            }
+        }
+        read
     }
 }
 

@@ -190,7 +190,7 @@ impl Kennel {
 impl Watched {
     fn look(&mut self, tick: Duration, ticks: u32) -> Option<StallReport> {
         let beat = self.state.beat.load(Ordering::Relaxed);
-        if beat % 2 == 0 || beat != self.seen {
+        if beat.is_multiple_of(2) || beat != self.seen {
             self.seen = beat;
             self.stuck_ticks = 0;
             return None;
