@@ -1,0 +1,86 @@
+//! Threads that do what would hold up route queries.
+//!
+//! A lane does its jobs one after the other, in the order in which they were given to it. Every
+//! connection waits for its own job before it goes on, so a lane never holds more jobs than there
+//! are connections.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use waypost_net::watchdog::{Watch, Watchdog};
+
+/// One piece of work. The watch is for marking progress in long work.
+type Work = Box<dyn FnOnce(&mut Watch) + Send>;
+
+/// Work, and what it is called when the watchdog reports that it hangs.
+struct Job {
+    note: i32,
+    work: Work,
+}
+
+/// A thread and the way to give it work.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    sender: Sender<Job>,
+}
+
+/// Something that a lane does now and then between its jobs.
+pub(crate) struct Chore {
+    pub(crate) period: Duration,
+    pub(crate) work: Box<dyn FnMut() + Send>,
+}
+
+impl Lane {
+    /// Starts the thread. It ends when the lane is dropped.
+    pub(crate) fn start(
+        name: &'static str,
+        watchdog: &Watchdog,
+        prepare: impl FnOnce() + Send + 'static,
+        chore: Option<Chore>,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
+        let (sender, jobs) = channel();
+        let watch = watchdog.watch(name, 0);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            prepare();
+            run(&jobs, watch, chore);
+        })?;
+        Ok((Self { sender }, thread))
+    }
+
+    /// Gives work to the thread. Work given after the thread has ended is dropped, which its caller
+    /// sees by the channel that the work would have answered on.
+    pub(crate) fn give(&self, note: i32, work: impl FnOnce(&mut Watch) + Send + 'static) {
+        // Failure drops the job: see above.
+        drop(self.sender.send(Job { note, work: Box::new(work) }));
+    }
+}
+
+fn run(jobs: &Receiver<Job>, mut watch: Watch, mut chore: Option<Chore>) {
+    let clock = waypost_net::clock::Clock::system();
+    let mut due = chore.as_ref().map(|chore| clock.now().after(chore.period));
+    loop {
+        let job = match due {
+            Some(due) => jobs.recv_timeout(due.since(clock.now())),
+            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match job {
+            Ok(job) => {
+                watch.begin(job.note);
+                (job.work)(&mut watch);
+                watch.end();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if let (Some(chore), Some(at)) = (&mut chore, &mut due)
+            && *at <= clock.now()
+        {
+            watch.begin(0);
+            (chore.work)();
+            watch.end();
+            *at = clock.now().after(chore.period);
+        }
+    }
+}

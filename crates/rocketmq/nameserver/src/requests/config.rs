@@ -1,0 +1,31 @@
+//! 318 and 319: the settings of the running server.
+
+use super::Request;
+use crate::audit::Changed;
+use crate::reply::Reply;
+use crate::state::State;
+
+/// 319. The body is never empty: admin tools take it for granted (K14).
+pub(crate) fn show(state: &State) -> Reply {
+    Reply::body(state.configuration(|configuration| configuration.properties_text()).into_bytes())
+}
+
+/// 318 (decision 11). In force, and on disk, before it is answered.
+pub(crate) fn update(state: &State, request: &Request<'_, '_>) -> Reply {
+    match state.update_configuration(|configuration| configuration.update(request.body)) {
+        Ok(change) => {
+            for warning in &change.warnings {
+                tracing::warn!(peer = %request.peer, %warning, "setting changed at run time");
+            }
+            for value in &change.values {
+                state.audit.changed(request.peer, Changed::Setting(value));
+            }
+            Reply::success()
+        }
+        Err(refusal) => {
+            let remark = refusal.to_string();
+            state.audit.refused(request.peer, request.header.code, &remark, state.pulse.now());
+            Reply::error(refusal.code(), remark)
+        }
+    }
+}

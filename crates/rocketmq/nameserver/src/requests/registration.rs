@@ -1,0 +1,148 @@
+//! 103 REGISTER_BROKER: everything that costs time happens on the lane of registrations.
+
+use std::time::Duration;
+
+use waypost_net::watchdog::Watch;
+use waypost_rocketmq_registry::{Announcement, BodyDigest, BrokerIdentity, Command, Outcome, Registration};
+use waypost_rocketmq_wire::body::{BodyError, BodyForm, RegisterBrokerBody, inflate, is_deflated};
+use waypost_rocketmq_wire::checksum::body_crc32;
+use waypost_rocketmq_wire::code::response;
+use waypost_rocketmq_wire::version::{HIGHER_VERSION, V3_0_11, V5_0_0};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use super::{Request, kv};
+use crate::metrics::RegistrationOutcome;
+use crate::reply::Reply;
+use crate::state::State;
+
+const NAME: &str = "REGISTER_BROKER";
+
+/// Steps: 1. the checksum. 2. The header. 3. A body that is known renews the lease (decision 3).
+/// 4. Otherwise it is inflated, parsed and applied.
+pub(crate) fn register(state: &State, request: &Request<'_, '_>, watch: &mut Watch) -> Reply {
+    let outcome = announce(state, request, watch);
+    let (counted, reply) = match outcome {
+        Ok((counted, outcome)) => (counted, answer(state, outcome)),
+        Err(reply) => (RegistrationOutcome::Malformed, reply),
+    };
+    state.metrics.registrations.of(counted).inc();
+    reply
+}
+
+fn announce(
+    state: &State,
+    request: &Request<'_, '_>,
+    watch: &mut Watch,
+) -> Result<(RegistrationOutcome, Outcome), Reply> {
+    let code = request.header.code;
+    let body = request.body;
+    let expected = request.header.ext.get_i32("bodyCrc32").unwrap_or(0);
+    if expected != 0 && expected != body_crc32(body) {
+        tracing::warn!(peer = %request.peer, bytes = body.len(), "receive registerBroker request,crc32 not match");
+        return Err(Reply::error(response::SYSTEM_ERROR, "crc32 not match").with_typed_header());
+    }
+    let identity = identity(request)?;
+    let form = form(request, body);
+    let digest = BodyDigest(xxh3_128_with_seed(body, seed(form)));
+    let register = |body: Announcement<'_>| {
+        state.owner.apply(Command::Register(Registration { identity, body, connection: request.connection }))
+    };
+
+    match register(Announcement::Digest(digest)) {
+        Outcome::BodyNeeded => {}
+        renewed => return Ok((RegistrationOutcome::Renewed, renewed)),
+    }
+    watch.progress(code);
+    let inflated = match form {
+        BodyForm::Binary { .. } => inflate(body, state.body_limits.inflated_max).map_err(undecodable)?,
+        BodyForm::Legacy | BodyForm::Json => Vec::new(),
+    };
+    watch.progress(code);
+    let plain = if matches!(form, BodyForm::Binary { .. }) { &inflated[..] } else { body };
+    let decoded = RegisterBrokerBody::decode(plain, form, &state.body_limits).map_err(undecodable)?;
+    watch.progress(code);
+    let outcome = register(Announcement::Full(&decoded, Some(digest)));
+    let counted = match &outcome {
+        Outcome::Superseded => RegistrationOutcome::Superseded,
+        Outcome::Refused(refusal) => {
+            tracing::warn!(
+                peer = %request.peer, cluster = identity.cluster, broker = identity.broker,
+                address = identity.address, error = %refusal, kind = refusal.kind(), "registration refused"
+            );
+            RegistrationOutcome::Refused
+        }
+        _ => RegistrationOutcome::Applied,
+    };
+    Ok((counted, outcome))
+}
+
+/// The fields of the header. Those without which a broker cannot be told apart are refused by name
+/// (decision 9).
+fn identity<'a>(request: &'a Request<'_, '_>) -> Result<BrokerIdentity<'a>, Reply> {
+    let ext = &request.header.ext;
+    let required = |field| request.required(NAME, field).map_err(Reply::with_typed_header);
+    Ok(BrokerIdentity {
+        cluster: required("clusterName")?,
+        broker: required("brokerName")?,
+        address: required("brokerAddr")?,
+        id: ext.get_i64("brokerId").ok_or_else(|| Reply::missing(NAME, "brokerId").with_typed_header())?,
+        ha_address: request.optional("haServerAddr"),
+        zone: request.optional("__ZONE_NAME"),
+        timeout: ext
+            .get_i64("heartbeatTimeoutMillis")
+            .map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))),
+        acting_master: ext.get_bool("enableActingMaster"),
+    })
+}
+
+/// How the body is laid out (spec 2.3). Deflated bodies are recognised by their bytes, because 5.x
+/// brokers deflate them without saying so (D11).
+fn form(request: &Request<'_, '_>, body: &[u8]) -> BodyForm {
+    let version = request.header.version.min(HIGHER_VERSION);
+    let claimed = request.header.ext.get_bool("compressed") == Some(true);
+    if version < V3_0_11 {
+        BodyForm::Legacy
+    } else if !body.is_empty() && is_deflated(body, claimed) {
+        BodyForm::Binary { mappings: version >= V5_0_0 }
+    } else {
+        BodyForm::Json
+    }
+}
+
+/// Equal bytes mean the same only in the same form.
+fn seed(form: BodyForm) -> u64 {
+    match form {
+        BodyForm::Legacy => 0,
+        BodyForm::Json => 1,
+        BodyForm::Binary { mappings: false } => 2,
+        BodyForm::Binary { mappings: true } => 3,
+    }
+}
+
+fn undecodable(error: BodyError) -> Reply {
+    let remark = format!("Failed to decode RegisterBrokerBody: {error}");
+    Reply::error(response::SYSTEM_ERROR, remark).with_typed_header()
+}
+
+fn answer(state: &State, outcome: Outcome) -> Reply {
+    let mut reply = match outcome {
+        Outcome::Refused(refusal) => {
+            return Reply::error(response::SYSTEM_ERROR, refusal.to_string()).with_typed_header();
+        }
+        Outcome::Registered { master_address, ha_address } => {
+            let mut reply = Reply::success().with_typed_header();
+            if let Some(ha_address) = ha_address {
+                reply = reply.with("haServerAddr", ha_address);
+            }
+            if let Some(master_address) = master_address {
+                reply = reply.with("masterAddr", master_address);
+            }
+            reply
+        }
+        _ => Reply::success().with_typed_header(),
+    };
+    if state.settings().routes.order_to_broker {
+        reply.body = kv::order_configuration(state).unwrap_or_default();
+    }
+    reply
+}
