@@ -46,6 +46,9 @@ pub mod body;
 pub mod checksum;
 pub mod code;
 pub mod frame;
+#[doc(hidden)]
+#[allow(clippy::panic, clippy::panic_in_result_fn, reason = "it asserts: its callers look for panics")]
+pub mod fuzzing;
 pub mod header;
 pub mod json;
 pub mod language;

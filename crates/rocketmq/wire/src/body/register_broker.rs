@@ -76,13 +76,13 @@ impl<'a> RegisterBrokerBody<'a> {
 
     /// Appends the JSON of the register-body object to `out`, as a 5.x broker writes it.
     pub fn encode_json(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        if let Some(servers) = &self.filter_servers {
-            out.extend_from_slice(b"\"filterServerList\":");
-            write_texts(out, servers);
-            out.push(b',');
+        out.extend_from_slice(b"{\"filterServerList\":");
+        match &self.filter_servers {
+            // Without the member it would be an empty list, which means something else.
+            None => out.extend_from_slice(b"null"),
+            Some(servers) => write_texts(out, servers),
         }
-        out.extend_from_slice(b"\"topicConfigSerializeWrapper\":");
+        out.extend_from_slice(b",\"topicConfigSerializeWrapper\":");
         self.encode_legacy(out);
         out.push(b'}');
     }

@@ -412,7 +412,9 @@ impl<'a> Reader<'a> {
     #[must_use]
     #[cold]
     pub fn error(&self, kind: JsonErrorKind) -> JsonError {
-        JsonError { kind, offset: self.offset() }
+        // A text without end is noticed at its beginning, but it is the end of everything that is missing.
+        let offset = if kind == JsonErrorKind::End { self.total } else { self.offset() };
+        JsonError { kind, offset }
     }
 
     #[cold]
