@@ -194,9 +194,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_without_a_server_is_refused_with_the_next_step() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = HostPort::from(listener.local_addr().unwrap());
-        drop(listener);
+        // Bound, so that nobody else gets the port, but not listening.
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        socket.bind(&any.into()).unwrap();
+        let address = HostPort::from(socket.local_addr().unwrap().as_socket().unwrap());
         let error = Dialer::default().dial(&address, LIMIT).await.unwrap_err();
         assert!(matches!(error, DialError::Refused { .. }), "{error:?}");
         assert_eq!(

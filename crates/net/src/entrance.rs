@@ -241,6 +241,14 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn waiting_for_the_first_byte_takes_little_memory() {
+        let (_dialled, accepted, peer) = pair().await;
+        let entrance = entrance(TlsMode::Permissive);
+        let waiting = entrance.enter(accepted, peer);
+        assert!(std::mem::size_of_val(&waiting) <= 1_024, "{} bytes", std::mem::size_of_val(&waiting));
+    }
+
+    #[tokio::test]
     async fn a_peer_that_leaves_early_is_noticed() {
         for bytes in [&b""[..], b"PROXY TCP4 ", LINE] {
             let (mut dialled, accepted, peer) = pair().await;
