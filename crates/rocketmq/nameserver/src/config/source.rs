@@ -66,6 +66,9 @@ pub(crate) struct Layer {
     pub(crate) foreign: BTreeMap<String, Assigned>,
 }
 
+/// What to do about a damaged `runtime.toml`.
+const RUNTIME_REPAIR: &str = "correct it, or remove the file, which undoes what was changed while running";
+
 /// What reading the sources found besides values.
 #[derive(Default, Debug)]
 pub(crate) struct Findings {
@@ -153,6 +156,12 @@ impl Layer {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(Self::default());
             }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let reason = "it is not UTF-8 text".to_owned();
+                let (path, line, next) = (path.to_owned(), 1, RUNTIME_REPAIR);
+                findings.problems.push(Problem::Syntax { path, line, reason, next });
+                return Ok(Self::default());
+            }
             Err(error) => return Err(error.to_string()),
         };
         let shared: Arc<Path> = Arc::from(path);
@@ -184,7 +193,10 @@ impl Layer {
                     path: path.to_owned(),
                     line: line_of(text, error.span().map_or(0, |span| span.start)),
                     reason: error.message().to_owned(),
-                    next: "correct the line; if this is a .properties file of the Java server, name it *.properties",
+                    next: match at(None) {
+                        Source::Runtime { .. } => RUNTIME_REPAIR,
+                        _ => "correct the line; if this is a .properties file of the Java server, name it *.properties",
+                    },
                 });
                 return layer;
             }

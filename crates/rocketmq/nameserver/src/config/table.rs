@@ -347,7 +347,7 @@ pub(crate) const IGNORED: &[Setting] = &[
     ignored::<i64>(
         "writeBufferLowWaterMark",
         "0",
-        "Reading goes on once half of `writeBufferHighWaterMark` is written.\n",
+        "Waypost has only the high mark.\n",
     ),
     ignored::<bool>("serverNettyWorkerGroupEnable", "true", IO_THREADS),
     ignored::<bool>("serverPooledByteBufAllocatorEnable", "true", "Of the original's network library.\n"),

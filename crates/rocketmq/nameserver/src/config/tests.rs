@@ -224,7 +224,7 @@ mod sources {
             assert_eq!(acts, matches!(row.source, Source::File { line: Some(_), .. }), "{row:?}");
         }
         let mut defaults = World::new();
-        defaults.environment = world.environment.clone();
+        defaults.environment.clone_from(&world.environment);
         assert_eq!(configuration.settings(), defaults.loaded().settings());
     }
 
@@ -415,6 +415,16 @@ mod problems {
     fn runtime_toml_holds_only_what_can_change_while_running() {
         let problem = World::new().runtime("listenPort = 1\n").problem();
         assert!(problem.contains("runtime.toml:1: listenPort cannot be changed while running"), "{problem}");
+    }
+
+    #[test]
+    fn a_damaged_runtime_file_stops_the_start_and_says_what_to_do() {
+        let problem = World::new().runtime("enableTopicList = true\nenable").problem();
+        assert!(problem.starts_with("DIR/namesrv/runtime.toml:2: "), "{problem}");
+        assert!(problem.contains("remove the file"), "{problem}");
+        let world = World::new().runtime("");
+        fs::write(world.runtime_path(), b"\xff").unwrap();
+        assert!(world.problem().contains("it is not UTF-8 text; correct it, or remove the file"));
     }
 
     #[test]
