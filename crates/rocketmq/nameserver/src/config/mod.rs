@@ -13,12 +13,12 @@
 //! A configuration is checked whole before anything is opened or bound.
 //!
 //! ```no_run
-//! use waypost_rocketmq_nameserver::config::{Configuration, Inputs};
+//! use waypost_rocketmq_nameserver::config::{Configuration, Inputs, process_environment};
 //!
 //! let configuration = Configuration::load(Inputs {
 //!     file: None,
 //!     flags: vec![("listenPort".to_owned(), "0".to_owned())],
-//!     environment: std::env::vars(),
+//!     environment: process_environment(),
 //! })?;
 //! assert_eq!(configuration.settings().listen.port, 0);
 //! # Ok::<(), waypost_rocketmq_nameserver::config::ConfigError>(())
@@ -57,8 +57,15 @@ pub struct Inputs<E> {
     pub file: Option<PathBuf>,
     /// Keys in either spelling and their values; the last of one key wins.
     pub flags: Vec<(String, String)>,
-    /// The environment, as [`std::env::vars`] gives it. `HOME` is where the default paths lie.
+    /// The environment, as [`process_environment`] gives it. `HOME` is where the default paths lie.
     pub environment: E,
+}
+
+/// The environment of this process. Variables that are not UTF-8 are read with replacement
+/// characters, where [`std::env::vars`] panics.
+pub fn process_environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
 /// One effective value, for people.

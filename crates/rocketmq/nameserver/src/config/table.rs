@@ -246,7 +246,8 @@ settings! {
     /// What is kept on disk.
     files: Files "Files" {
         /// The KV configuration, in the original's form, so that a cluster can move over and
-        /// back. Values that request 318 set are kept in `runtime.toml` beside it.
+        /// back. A damaged file stops the start; `--kv-from-backup` then takes `<file>.bak`. Values
+        /// that request 318 set are kept in `runtime.toml` beside it.
         kv: PathBuf = "kvConfigPath", "$HOME/namesrv/kvConfig.json", ANY, Plain, Restart, Original;
     }
 
@@ -344,11 +345,7 @@ pub(crate) const IGNORED: &[Setting] = &[
     ignored::<i64>("serverSelectorThreads", "3", IO_THREADS),
     ignored::<i64>("serverOnewaySemaphoreValue", "256", OUTBOUND),
     ignored::<i64>("serverAsyncSemaphoreValue", "64", OUTBOUND),
-    ignored::<i64>(
-        "writeBufferLowWaterMark",
-        "0",
-        "Waypost has only the high mark.\n",
-    ),
+    ignored::<i64>("writeBufferLowWaterMark", "0", "Waypost has only the high mark.\n"),
     ignored::<bool>("serverNettyWorkerGroupEnable", "true", IO_THREADS),
     ignored::<bool>("serverPooledByteBufAllocatorEnable", "true", "Of the original's network library.\n"),
     ignored::<bool>("useEpollNativeSelector", "false", "epoll is always used.\n"),
