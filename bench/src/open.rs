@@ -35,6 +35,8 @@ pub(crate) struct OpenLoad {
     /// Queries a second over all connections.
     pub(crate) rate: u32,
     pub(crate) duration: Duration,
+    /// The latencies of the first part are not recorded; its answers are judged all the same.
+    pub(crate) warm_up: Duration,
     /// Every second query asks for one of the first so many topics: those that change.
     pub(crate) hot_topics: usize,
 }
@@ -64,7 +66,7 @@ impl Window {
 /// What came of a load.
 pub(crate) struct Outcome {
     pub(crate) sent: u64,
-    /// Nanoseconds from due to answered, of all queries.
+    /// Nanoseconds from due to answered, of all queries after the warm-up.
     pub(crate) latency: Histogram<u64>,
     /// The same of the queries in windows.
     pub(crate) in_windows: Histogram<u64>,
@@ -200,7 +202,9 @@ impl<'a> OpenLoop<'a> {
         let waits = !session.outbox.is_empty();
         self.queries.append(topic, self.opaque, &mut session.outbox);
         self.outcome.sent += 1;
-        self.outcome.lateness.saturating_record((now - due).as_nanos() as u64);
+        if due >= self.load.warm_up {
+            self.outcome.lateness.saturating_record((now - due).as_nanos() as u64);
+        }
         if !waits {
             session.flush()?;
             if !session.outbox.is_empty() {
@@ -235,7 +239,9 @@ impl<'a> OpenLoop<'a> {
                 None => Err(format!("an answer to no query: {}", answer.header_text())),
                 Some(pending) => {
                     let latency = (now - pending.due).as_nanos() as u64;
-                    self.outcome.latency.saturating_record(latency);
+                    if pending.due >= self.load.warm_up {
+                        self.outcome.latency.saturating_record(latency);
+                    }
                     if self.window.holds(pending.due, now) {
                         self.outcome.in_windows.saturating_record(latency);
                     }

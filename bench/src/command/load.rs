@@ -107,7 +107,13 @@ impl Options {
             truth.is_there(broker);
         }
         let duration = Duration::from_secs(self.seconds);
-        let load = OpenLoad { connections: self.connections, rate, duration, hot_topics: 0 };
+        let load = OpenLoad {
+            connections: self.connections,
+            rate,
+            duration,
+            warm_up: Duration::ZERO,
+            hot_topics: 0,
+        };
         let window = Window::default();
         let outcome = OpenLoop::connect(&load, self.server, queries, &truth, &window)?.run(Instant::now())?;
         let latency = Latency::of(&outcome);

@@ -41,6 +41,9 @@ struct Common {
     /// Topics that change, and that every second query asks for
     #[arg(long, default_value_t = 100)]
     hot_topics: usize,
+    /// Seconds at the start whose latencies do not count
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    warmup: u64,
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
@@ -98,6 +101,8 @@ struct Entry {
     /// CPU time of the server and of this program, in cores.
     server_cores: f64,
     generator_cores: f64,
+    /// The same of all other programs on the machine: they are in the latencies too.
+    other_cores: f64,
 }
 
 impl StormOptions {
@@ -106,7 +111,7 @@ impl StormOptions {
     }
 
     fn measure(&self, kind: &Kind, topics: &[String]) -> Result<Entry> {
-        let duration = Duration::from_secs(self.seconds);
+        let duration = Duration::from_secs(self.common.warmup + self.seconds);
         let (scene, members) = Scene::open(&self.common, kind, self.brokers, topics, duration)?;
         let period = Duration::from_millis(self.period_ms);
         let hot = self.common.hot_topics.clamp(1, topics.len());
@@ -137,7 +142,8 @@ impl DeathOptions {
     }
 
     fn measure(&self, kind: &Kind, topics: &[String]) -> Result<Entry> {
-        let duration = LIFE * (2 * self.deaths + 1);
+        let first_death = LIFE + Duration::from_secs(self.common.warmup);
+        let duration = first_death + LIFE * (2 * self.deaths);
         let (scene, members) = Scene::open(&self.common, kind, self.brokers, topics, duration)?;
         let (address, truth) = (scene.server.address, &scene.truth);
         let dying = self.brokers - 1;
@@ -146,7 +152,7 @@ impl DeathOptions {
                 return Ok(());
             }
             for death in 0..self.deaths {
-                if !clock.sleep_until(LIFE * (2 * death + 1)) {
+                if !clock.sleep_until(first_death + LIFE * (2 * death)) {
                     break;
                 }
                 let next = Link::connect(address)?;
@@ -159,7 +165,7 @@ impl DeathOptions {
                 member.link = next;
                 thread::sleep(TIME_TO_NOTICE);
                 truth.is_gone(dying);
-                if !clock.sleep_until(LIFE * (2 * death + 2)) {
+                if !clock.sleep_until(first_death + LIFE * (2 * death + 1)) {
                     break;
                 }
                 truth.arrives(dying);
@@ -284,12 +290,13 @@ impl<'a> Scene<'a> {
             connections: self.common.connections,
             rate: self.common.rate,
             duration: self.duration,
+            warm_up: Duration::from_secs(self.common.warmup),
             hot_topics: self.common.hot_topics.min(self.queries.topics()),
         };
         let open = OpenLoop::connect(&load, self.server.address, &self.queries, &self.truth, &self.window)?;
         let mut cpu = CpuMeter::new(self.server.pid());
         let mut own_cpu = CpuMeter::new(std::process::id());
-        let before = (cpu.read()?, own_cpu.read()?);
+        let before = (cpu.read()?, own_cpu.read()?, process::machine_cpu()?);
         let failed = AtomicBool::new(false);
         let clock = Clock { start: Instant::now(), duration: self.duration, failed: &failed };
         let (clock, act) = (&clock, &act);
@@ -308,7 +315,7 @@ impl<'a> Scene<'a> {
             }
             let outcome = open.run(clock.start);
             clock.failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
-            let after = (cpu.read(), own_cpu.read());
+            let after = (cpu.read(), own_cpu.read(), process::machine_cpu());
             let joined = threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a broker's thread panicked")))
             });
@@ -322,13 +329,22 @@ impl<'a> Scene<'a> {
         for member in &members {
             times.add(&member.times)?;
         }
-        let cores = (cores(after.0?, before.0), cores(after.1?, before.1));
+        let (server, generator) = (cores(after.0?, before.0), cores(after.1?, before.1));
+        let other = (cores(after.2?, before.2) - server - generator).max(0.0);
+        let cores = Cores { server, generator, other };
         Ok(Entry::new(self.server.name, &outcome, &times, cores))
     }
 }
 
+/// Who used how much of the machine.
+struct Cores {
+    server: f64,
+    generator: f64,
+    other: f64,
+}
+
 impl Entry {
-    const MORE_HEADS: [&'static str; 7] = [
+    const MORE_HEADS: [&'static str; 8] = [
         "after death p99",
         "max",
         "registrations",
@@ -336,9 +352,10 @@ impl Entry {
         "max ms",
         "server cores",
         "generator cores",
+        "other cores",
     ];
 
-    fn new(server: &'static str, outcome: &Outcome, times: &Histogram<u64>, cores: (f64, f64)) -> Self {
+    fn new(server: &'static str, outcome: &Outcome, times: &Histogram<u64>, cores: Cores) -> Self {
         let windows = &outcome.in_windows;
         let died = !windows.is_empty();
         Self {
@@ -349,8 +366,9 @@ impl Entry {
             registrations: times.len(),
             registration_p50_ms: milliseconds(times.value_at_quantile(0.5)),
             registration_max_ms: milliseconds(times.max()),
-            server_cores: cores.0,
-            generator_cores: cores.1,
+            server_cores: cores.server,
+            generator_cores: cores.generator,
+            other_cores: cores.other,
         }
     }
 
@@ -365,6 +383,7 @@ impl Entry {
             format!("{:.1}", self.registration_max_ms),
             format!("{:.2}", self.server_cores),
             format!("{:.2}", self.generator_cores),
+            format!("{:.2}", self.other_cores),
         ]);
         row
     }
