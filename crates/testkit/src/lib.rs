@@ -1,1 +1,4 @@
 //! For tests only: fake brokers, scenario runner, foreign peers, golden corpora.
+
+pub mod peers;
+pub mod server;
