@@ -143,3 +143,74 @@ fn escape(out: &mut String, text: &str, key: bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PropertiesError, parse, write};
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        parse(text).unwrap()
+    }
+
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.into(), value.into())
+    }
+
+    #[test]
+    fn keys_end_at_equals_signs_colons_and_blanks() {
+        for text in
+            ["k=v", "k:v", "k v", "  k \t= v", "k\u{c}:\tv", "k  v", "\r\n\nk=v\r", "k = \\\n   v", "\\k=\\v"]
+        {
+            assert_eq!(pairs(text), [pair("k", "v")], "{text:?}");
+        }
+        assert_eq!(pairs("k==v"), [pair("k", "=v")]);
+        assert_eq!(pairs("k : = v "), [pair("k", "= v ")]);
+        assert_eq!(pairs("a\\ b\\=c\\:d=e f"), [pair("a b=c:d", "e f")]);
+        assert_eq!(pairs("k\n=v\n:"), [pair("k", ""), pair("", "v"), pair("", "")]);
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_no_pairs() {
+        assert_eq!(pairs("# a=b\n  ! c=d\n\n \t\na=#b\n"), [pair("a", "#b")]);
+        assert_eq!(pairs("# no continuation \\\na=b"), [pair("a", "b")]);
+        assert_eq!(pairs("a=b\\\n#c"), [pair("a", "b#c")]);
+    }
+
+    #[test]
+    fn backslashes_continue_lines_and_escape() {
+        assert_eq!(pairs("a=b\\\r\n  c\\\n\td"), [pair("a", "bcd")]);
+        assert_eq!(pairs("a=b\\\\\nc=d"), [pair("a", "b\\"), pair("c", "d")]);
+        assert_eq!(pairs("a=b\\"), [pair("a", "b")]);
+        assert_eq!(pairs("a=\\t\\n\\r\\f\\q\\\"\\u00e9\\uD83D\\uDE00"), [pair("a", "\t\n\r\u{c}q\"é😀")]);
+    }
+
+    #[test]
+    fn malformed_escapes_are_refused_with_their_line() {
+        for text in ["a=b\n\nc=\\u12", "a=b\n#\nc=\\u12g4", "\n\n\\u=a", "\n\nc=\\uü00"] {
+            assert_eq!(parse(text), Err(PropertiesError::Escape { line: 3 }), "{text:?}");
+        }
+        assert_eq!(
+            PropertiesError::Escape { line: 3 }.to_string(),
+            "line 3: \\u needs four hexadecimal digits"
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (key, value) in [
+            ("listenPort", "9876"),
+            ("", ""),
+            (" a b ", "  c d "),
+            ("#a!=:", "#b!=:"),
+            ("\\\t\n\r\u{c}", "\\\t\n\r\u{c}\\"),
+            ("é😀", "é😀"),
+        ] {
+            let mut text = String::new();
+            write(&mut text, key, value);
+            assert_eq!(pairs(&text), [pair(key, value)], "{text:?}");
+        }
+        let mut text = String::new();
+        write(&mut text, "kvConfigPath", "/home/rocketmq/namesrv/kvConfig.json");
+        assert_eq!(text, "kvConfigPath=/home/rocketmq/namesrv/kvConfig.json\n");
+    }
+}
