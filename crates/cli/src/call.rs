@@ -1,0 +1,382 @@
+//! One question to one NameServer.
+
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use waypost_net::address::HostPort;
+use waypost_net::dialer::{DialError, Dialer};
+use waypost_net::stream::Stream;
+use waypost_rocketmq_wire::body::{BodyError, BodyLimits};
+use waypost_rocketmq_wire::code::response;
+use waypost_rocketmq_wire::frame::{FrameError, FrameLimits, HeaderEncoding, decode_frame};
+use waypost_rocketmq_wire::header::{Header, HeaderError};
+use waypost_rocketmq_wire::message::Request;
+use waypost_rocketmq_wire::properties::PropertiesError;
+
+use crate::render::plain;
+
+/// The largest answer that is taken, in bytes. A list of two million topics needs a tenth of it.
+const ANSWER_MAX: usize = 512 * 1024 * 1024;
+
+/// What a NameServer answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// One of [`response`].
+    pub code: i32,
+    /// Text for people.
+    pub remark: Option<String>,
+    /// Named fields, in their order.
+    pub ext: Vec<(String, String)>,
+    /// The body; empty for none.
+    pub body: Vec<u8>,
+}
+
+/// Why a question to a server has no usable answer. The message says what to do next.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// There is no answer from it.
+    #[error("{reason}")]
+    Unreachable {
+        /// Whom.
+        server: HostPort,
+        /// Why not.
+        reason: Reason,
+    },
+    /// It answered that it will not.
+    #[error("{server} refused: {} (code {code}){}", plain(remark), next_step(*code))]
+    Refused {
+        /// Whom.
+        server: HostPort,
+        /// One of [`response`].
+        code: i32,
+        /// What it said.
+        remark: String,
+    },
+    /// It does not have what was asked for.
+    #[error("{server} {missing}")]
+    NotFound {
+        /// Whom.
+        server: HostPort,
+        /// What is not there.
+        missing: Missing,
+    },
+    /// Its answer cannot be read.
+    #[error("{server} sent an answer that cannot be read: {fault}; is it a RocketMQ NameServer?")]
+    Malformed {
+        /// Whom.
+        server: HostPort,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// There is no connection.
+    #[error(transparent)]
+    Dial(DialError),
+    /// The connection came to be, the answer did not.
+    #[error(
+        "{server} accepted the connection but sent no answer within {limit:?}; give it longer with --timeout, or look at its log"
+    )]
+    Silent {
+        /// Whom.
+        server: HostPort,
+        /// The time that was given.
+        limit: Duration,
+    },
+    /// It closed the connection.
+    #[error(
+        "{server} closed the connection without an answer; it may be starting or stopping, want TLS (--tls), or be \
+         no RocketMQ NameServer"
+    )]
+    Closed {
+        /// Whom.
+        server: HostPort,
+    },
+    /// The connection broke.
+    #[error("the connection to {server} broke: {source}; try again")]
+    Broken {
+        /// Whom.
+        server: HostPort,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What a server does not have.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Missing {
+    /// A route.
+    #[error("has no route for topic \"{}\": no registered broker has it; `waypost topics` lists those that exist", plain(.0))]
+    Topic(String),
+    /// Topics of a broker.
+    #[error("changed nothing: no topic is on a broker \"{}\"; `waypost brokers` lists the brokers", plain(.0))]
+    Broker(String),
+    /// A cluster.
+    #[error("has no cluster \"{}\"; `waypost clusters` lists them", plain(.0))]
+    Cluster(String),
+    /// A key of the key-value configuration.
+    #[error(
+        "has no key \"{}\" in namespace \"{}\"; `waypost kv list {}` lists the keys",
+        plain(key),
+        plain(namespace),
+        plain(namespace)
+    )]
+    Key {
+        /// Its namespace.
+        namespace: String,
+        /// The key.
+        key: String,
+    },
+    /// A namespace of the key-value configuration.
+    #[error("has no namespace \"{}\"; the one that RocketMQ itself uses is ORDER_TOPIC_CONFIG", plain(.0))]
+    Namespace(String),
+    /// A setting.
+    #[error("reports no setting \"{}\"; `waypost config get` lists them all", plain(.0))]
+    Setting(String),
+}
+
+/// What is wrong with an answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The header.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The body.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// A body that should be `.properties`.
+    #[error(transparent)]
+    Properties(#[from] PropertiesError),
+    /// A body that should be UTF-8.
+    #[error("its text is not UTF-8")]
+    Text,
+    /// A field that should be there.
+    #[error("the field {0} is missing")]
+    Field(&'static str),
+}
+
+fn next_step(code: i32) -> &'static str {
+    match code {
+        response::NO_PERMISSION => "; run the command where the server permits it, or change that setting",
+        response::SYSTEM_BUSY => "; try again in a moment",
+        response::REQUEST_CODE_NOT_SUPPORTED => "; this version of the server cannot do it",
+        response::GO_AWAY => "; it is stopping, name another server with -n",
+        _ => "",
+    }
+}
+
+impl CallError {
+    /// The server that this is about.
+    #[must_use]
+    pub fn server(&self) -> &HostPort {
+        match self {
+            Self::Unreachable { server, .. }
+            | Self::Refused { server, .. }
+            | Self::NotFound { server, .. }
+            | Self::Malformed { server, .. } => server,
+        }
+    }
+
+    /// Whether the server could not be reached at all.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+
+    /// A short fixed name for programs: `unreachable`, `refused`, `not_found` or `malformed`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::Refused { .. } => "refused",
+            Self::NotFound { .. } => "not_found",
+            Self::Malformed { .. } => "malformed",
+        }
+    }
+
+    pub(crate) fn malformed(server: &HostPort, fault: impl Into<Fault>) -> Self {
+        Self::Malformed { server: server.clone(), fault: fault.into() }
+    }
+
+    pub(crate) fn not_found(server: &HostPort, missing: Missing) -> Self {
+        Self::NotFound { server: server.clone(), missing }
+    }
+}
+
+impl Answer {
+    /// The text of a field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.ext.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The answer itself if it is one of success.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Refused`] with what `server` said.
+    pub fn success(self, server: &HostPort) -> Result<Self, CallError> {
+        if self.code == response::SUCCESS {
+            return Ok(self);
+        }
+        let remark = self.remark.filter(|remark| !remark.trim().is_empty());
+        let remark = remark.unwrap_or_else(|| "it gave no reason".to_owned());
+        Err(CallError::Refused { server: server.clone(), code: self.code, remark })
+    }
+}
+
+/// Asks single questions, each on a connection of its own.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// How connections are opened.
+    pub dialer: Dialer,
+    /// From the first packet to the last byte of the answer.
+    pub limit: Duration,
+}
+
+impl Caller {
+    /// Sends `request` to `server` and waits for the answer. Cancel safe: the connection is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unreachable`] or [`CallError::Malformed`]; what the answer says is up to the caller.
+    pub async fn call(&self, server: &HostPort, request: Request<'_>) -> Result<Answer, CallError> {
+        let exchange = async {
+            let mut channel = Channel::open(&self.dialer, server, self.limit).await?;
+            channel.ask(request).await
+        };
+        let silent = || CallError::Unreachable {
+            server: server.clone(),
+            reason: Reason::Silent { server: server.clone(), limit: self.limit },
+        };
+        // The dialer has the same limit and says more, so it is given the chance to end first.
+        let limit = self.limit.saturating_add(Duration::from_millis(20));
+        timeout(limit, exchange).await.unwrap_or_else(|_| Err(silent()))
+    }
+}
+
+/// A connection to a NameServer on which one question at a time is asked.
+#[derive(Debug)]
+pub struct Channel {
+    server: HostPort,
+    stream: Stream,
+    opaque: i32,
+    received: Vec<u8>,
+}
+
+impl Channel {
+    /// Connects within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unreachable`].
+    pub async fn open(dialer: &Dialer, server: &HostPort, limit: Duration) -> Result<Self, CallError> {
+        let stream = dialer.dial(server, limit).await.map_err(|error| CallError::Unreachable {
+            server: server.clone(),
+            reason: Reason::Dial(error),
+        })?;
+        Ok(Self { server: server.clone(), stream, opaque: 0, received: Vec::new() })
+    }
+
+    /// Sends `request` under a number of its own and waits for its answer; there is no limit of time. After
+    /// an error, or when dropped half-way, the channel is of no more use.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Unreachable`] or [`CallError::Malformed`].
+    pub async fn ask(&mut self, request: Request<'_>) -> Result<Answer, CallError> {
+        self.opaque = self.opaque.wrapping_add(1);
+        let mut frame = Vec::new();
+        Request { opaque: self.opaque, ..request }.write(HeaderEncoding::Json, &mut frame);
+        self.stream.write_all(&frame).await.map_err(|source| self.broken(source))?;
+        self.stream.flush().await.map_err(|source| self.broken(source))?;
+        loop {
+            if let Some(answer) = self.take_answer()? {
+                return Ok(answer);
+            }
+            match self.stream.read_buf(&mut self.received).await {
+                Ok(0) => return Err(self.unreachable(Reason::Closed { server: self.server.clone() })),
+                Ok(_) => {}
+                Err(source) => return Err(self.broken(source)),
+            }
+        }
+    }
+
+    /// Waits until the other end closes the connection or breaks it.
+    pub async fn closed(&mut self) {
+        let mut unasked = [0; 1024];
+        while matches!(self.stream.read(&mut unasked).await, Ok(count) if count > 0) {}
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is already broken.
+    pub fn local_address(&self) -> io::Result<std::net::SocketAddr> {
+        self.stream.socket().local_addr()
+    }
+
+    /// Takes whole frames from the front of what was received until one answers the question.
+    fn take_answer(&mut self) -> Result<Option<Answer>, CallError> {
+        let limits = FrameLimits { frame_max: ANSWER_MAX, ..FrameLimits::default() };
+        loop {
+            let frame = decode_frame(&self.received, &limits);
+            let Some((frame, length)) = frame.map_err(|fault| CallError::malformed(&self.server, fault))?
+            else {
+                return Ok(None);
+            };
+            let header =
+                Header::decode(&frame, &limits).map_err(|fault| CallError::malformed(&self.server, fault))?;
+            let answer = (header.is_response() && header.opaque == self.opaque).then(|| Answer {
+                code: header.code,
+                remark: header.remark.as_deref().map(str::to_owned),
+                ext: header.ext.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+                body: frame.body.to_vec(),
+            });
+            drop(header);
+            self.received.drain(..length);
+            if answer.is_some() {
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn broken(&self, source: io::Error) -> CallError {
+        let server = self.server.clone();
+        self.unreachable(match source.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
+                Reason::Closed { server }
+            }
+            _ => Reason::Broken { server, source },
+        })
+    }
+
+    fn unreachable(&self, reason: Reason) -> CallError {
+        CallError::Unreachable { server: self.server.clone(), reason }
+    }
+}
+
+/// The limits of bodies in answers.
+pub(crate) fn body_limits() -> BodyLimits {
+    BodyLimits::default()
+}
+
+/// A request of this program: not from Java, in the newest version.
+pub(crate) fn request<'a>(code: i32, ext: &'a [(&'a str, &'a str)]) -> Request<'a> {
+    // `OTHER` is the one name beside Java that every version of every server knows.
+    Request { language: waypost_rocketmq_wire::language::Language::Other, ext, ..Request::new(code) }
+}

@@ -1,0 +1,61 @@
+//! Columns of text.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, Table as Grid};
+
+/// A table with titles. Cells have no control characters, whatever they are made from.
+#[derive(Debug)]
+pub struct Table {
+    grid: Grid,
+    columns: usize,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(titles: &[&str]) -> Self {
+        let mut grid = Grid::new();
+        grid.load_style(NOTHING);
+        grid.set_header(titles.iter().map(Cell::new));
+        Self { grid, columns: titles.len() }
+    }
+
+    /// Adds a row, one text a column. An empty cell shows as `-`, so that columns can be counted.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter().map(|cell| match plain(&cell) {
+            empty if empty.is_empty() => Cell::new("-"),
+            text => Cell::new(text),
+        });
+        self.grid.add_row(cells);
+    }
+
+    /// The whole, with a line end; no blanks at line ends.
+    #[must_use]
+    pub fn text(mut self) -> String {
+        for column in 0..self.columns {
+            if let Some(column) = self.grid.column_mut(column) {
+                column.set_padding((0, 1));
+            }
+        }
+        let mut text = self.grid.trim_fmt();
+        text.push('\n');
+        text
+    }
+}
+
+/// A text of a peer for a terminal: control characters, and those that turn the direction of writing around,
+/// are escaped.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() || turns(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}

@@ -1,0 +1,273 @@
+//! From a parsed command to what is printed.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use waypost_net::dialer::Dialer;
+use waypost_net::tls::ServerTrust;
+use waypost_net::tls::TlsConnector;
+
+use crate::arguments::{
+    KvCommand, Output, OutputArguments, RemoteCommand, RemoteConfigCommand, ServerArguments,
+};
+use crate::call::Caller;
+use crate::everywhere::Outcomes;
+use crate::exit::Exit;
+use crate::first::{First, NoAnswer};
+use crate::live_table::{LiveTable, details, query_text};
+use crate::{brokers, check, deletion, doctor, kv, permission, render, route, settings, topics};
+
+/// What a command has to say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// Data, for standard output.
+    pub data: String,
+    /// Remarks beside the data, for standard error.
+    pub notes: Vec<String>,
+    /// What went wrong, for standard error.
+    pub errors: Vec<String>,
+    /// How it ended.
+    pub exit: Exit,
+}
+
+impl Report {
+    fn data(data: String) -> Self {
+        Self { data, notes: Vec::new(), errors: Vec::new(), exit: Exit::Done }
+    }
+
+    fn usage(error: impl Into<String>) -> Self {
+        Self { data: String::new(), notes: Vec::new(), errors: vec![error.into()], exit: Exit::Usage }
+    }
+
+    /// The first answer, told by `text` or as JSON.
+    fn first<T: Serialize>(
+        found: Result<First<T>, NoAnswer>,
+        output: OutputArguments,
+        text: impl Fn(&T) -> String,
+    ) -> Self {
+        match found {
+            Ok(found) => Self {
+                notes: found.failures.iter().map(ToString::to_string).collect(),
+                ..Self::data(shown(&found.value, output, text))
+            },
+            Err(error) => {
+                let exit = error.exit();
+                Self { exit, errors: vec![error.to_string()], ..Self::data(String::new()) }
+            }
+        }
+    }
+
+    /// What became of a change on every server.
+    fn change<T>(
+        outcomes: &Outcomes<T>,
+        output: OutputArguments,
+        done: &str,
+        topics: impl Fn(&T) -> Option<u64>,
+    ) -> Self {
+        let rows = outcomes.rows(topics);
+        Self {
+            data: shown(&rows, output, |rows| render::outcomes(rows, done)),
+            notes: Vec::new(),
+            errors: rows.iter().filter_map(|row| row.message.clone()).collect(),
+            exit: outcomes.exit(),
+        }
+    }
+
+    fn with_note(mut self, note: Option<String>) -> Self {
+        self.notes.extend(note);
+        self
+    }
+}
+
+fn shown<T: Serialize>(data: &T, output: OutputArguments, text: impl Fn(&T) -> String) -> String {
+    match output.output {
+        Output::Table => text(data),
+        Output::Json => render::json(data),
+    }
+}
+
+/// Runs a command that asks NameServers.
+pub async fn run(command: RemoteCommand) -> Report {
+    match command {
+        RemoteCommand::Route { topic, servers, admin, output } => {
+            let caller = match caller(&servers) {
+                Ok(caller) => caller,
+                Err(report) => return report,
+            };
+            let mut found = route::ask(&caller, &servers.servers, &topic).await;
+            let query = format!("topic={}", query_text(&topic));
+            let note =
+                enrich(&mut found, admin.admin.as_ref(), &query, caller.limit, route::Route::enrich).await;
+            Report::first(found, output, render::route).with_note(note)
+        }
+        RemoteCommand::Brokers { servers, admin, output } => {
+            let caller = match caller(&servers) {
+                Ok(caller) => caller,
+                Err(report) => return report,
+            };
+            let mut found = brokers::ask(&caller, &servers.servers).await;
+            let enriched = brokers::Brokers::enrich;
+            let note = enrich(&mut found, admin.admin.as_ref(), "", caller.limit, enriched).await;
+            let empty = found.as_ref().is_ok_and(|found| found.value.brokers.is_empty());
+            let hint = empty.then(|| {
+                "no broker is registered; start one with namesrvAddr set to this server, or see `waypost doctor`".into()
+            });
+            Report::first(found, output, render::brokers).with_note(note).with_note(hint)
+        }
+        RemoteCommand::Topics { cluster, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let found = topics::ask(&caller, &servers.servers, cluster.as_deref()).await;
+                Report::first(found, output, render::topics)
+            })
+            .await
+        }
+        RemoteCommand::Clusters { servers, output } => {
+            with_caller(&servers, async |caller| {
+                let found = brokers::ask_clusters(&caller, &servers.servers).await;
+                Report::first(found, output, render::clusters)
+            })
+            .await
+        }
+        RemoteCommand::Kv(command) => run_kv(command).await,
+        RemoteCommand::WipeWrite { broker, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let outcomes = permission::wipe_write(&caller, &servers.servers, &broker).await;
+                Report::change(&outcomes, output, "wiped", |topics| Some(*topics))
+            })
+            .await
+        }
+        RemoteCommand::AddWrite { broker, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let outcomes = permission::add_write(&caller, &servers.servers, &broker).await;
+                Report::change(&outcomes, output, "added", |topics| Some(*topics))
+            })
+            .await
+        }
+        RemoteCommand::DeleteTopic { topic, cluster, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let outcomes =
+                    deletion::delete_topic(&caller, &servers.servers, &topic, cluster.as_deref()).await;
+                Report::change(&outcomes, output, "deleted", |()| None)
+            })
+            .await
+        }
+        RemoteCommand::Check { servers, output } => {
+            with_caller(&servers, async |caller| {
+                let outcomes = check::check(&caller, &servers.servers).await;
+                Report::change(&outcomes, output, "serves", |()| None)
+            })
+            .await
+        }
+        RemoteCommand::Doctor { servers, output } => {
+            with_caller(&servers, async |caller| {
+                let findings = doctor::examine(&caller, &servers.servers).await;
+                Report {
+                    data: shown(&findings, output, render::findings),
+                    notes: Vec::new(),
+                    errors: findings.problems.clone(),
+                    exit: findings.exit(),
+                }
+            })
+            .await
+        }
+    }
+}
+
+async fn run_kv(command: KvCommand) -> Report {
+    match command {
+        KvCommand::Get { namespace, key, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let found = kv::get(&caller, &servers.servers, &namespace, &key).await;
+                Report::first(found, output, |found| render::plain(&found.value) + "\n")
+            })
+            .await
+        }
+        KvCommand::List { namespace, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let found = kv::list(&caller, &servers.servers, &namespace).await;
+                Report::first(found, output, render::kv)
+            })
+            .await
+        }
+        KvCommand::Put { namespace, key, value, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let outcomes = kv::put(&caller, &servers.servers, &namespace, &key, &value).await;
+                Report::change(&outcomes, output, "put", |()| None)
+            })
+            .await
+        }
+        KvCommand::Delete { namespace, key, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let outcomes = kv::delete(&caller, &servers.servers, &namespace, &key).await;
+                Report::change(&outcomes, output, "deleted", |()| None)
+            })
+            .await
+        }
+    }
+}
+
+/// Runs a command for the configuration of running servers.
+pub async fn run_config(command: RemoteConfigCommand) -> Report {
+    match command {
+        RemoteConfigCommand::Get { key, servers, output } => {
+            with_caller(&servers, async |caller| {
+                let found = settings::get(&caller, &servers.servers, key.as_deref()).await;
+                Report::first(found, output, render::settings)
+            })
+            .await
+        }
+        RemoteConfigCommand::Set { pairs, all, servers, output } => {
+            let count = servers.servers.addresses().len();
+            if count > 1 && !all {
+                return Report::usage(format!(
+                    "the list has {count} servers ({}); name one with -n, or set it on every one with --all",
+                    servers.servers
+                ));
+            }
+            with_caller(&servers, async |caller| {
+                let outcomes = settings::set(&caller, &servers.servers, &pairs).await;
+                Report::change(&outcomes, output, "set", |()| None)
+            })
+            .await
+        }
+    }
+}
+
+async fn with_caller(servers: &ServerArguments, command: impl AsyncFnOnce(Caller) -> Report) -> Report {
+    match caller(servers) {
+        Ok(caller) => command(caller).await,
+        Err(report) => report,
+    }
+}
+
+fn caller(servers: &ServerArguments) -> Result<Caller, Report> {
+    let trust = match (servers.tls, &servers.tls_ca, servers.tls_insecure) {
+        (false, ..) => None,
+        (true, Some(file), _) => Some(ServerTrust::Authorities(file.clone())),
+        (true, None, true) => Some(ServerTrust::Anybody),
+        (true, None, false) => {
+            return Err(Report::usage(
+                "--tls does not say whom to trust: add --tls-ca FILE with the server's authority, or --tls-insecure",
+            ));
+        }
+    };
+    let tls = trust.map(|trust| TlsConnector::new(&trust, None)).transpose();
+    let tls = tls.map_err(|error| Report::usage(error.to_string()))?;
+    Ok(Caller { dialer: Dialer { tls, ..Dialer::default() }, limit: servers.timeout })
+}
+
+/// Adds what the admin side of the server that answered knows. Returns a note for the user.
+async fn enrich<T>(
+    found: &mut Result<First<T>, NoAnswer>,
+    url: Option<&crate::live_table::AdminUrl>,
+    query: &str,
+    limit: Duration,
+    add: impl Fn(&mut T, &LiveTable),
+) -> Option<String> {
+    let Ok(found) = found else { return None };
+    let (table, note) = details(url, &found.server, query, limit).await;
+    if let Some(table) = table {
+        add(&mut found.value, &table);
+    }
+    note
+}

@@ -1,0 +1,77 @@
+//! The settings of running servers (requests 319 and 318).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use waypost_rocketmq_wire::code::request;
+use waypost_rocketmq_wire::message::Request;
+use waypost_rocketmq_wire::properties;
+
+use crate::call::{CallError, Caller, Fault, Missing, request};
+use crate::everywhere::{Outcomes, tell_all};
+use crate::first::{First, NoAnswer, ask_first};
+use crate::servers::Servers;
+
+/// Effective settings, for programs.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Settings {
+    /// The server that answered.
+    pub server: String,
+    /// Values by key.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Asks for the effective settings, or one of them.
+///
+/// # Errors
+///
+/// [`CallError::NotFound`] in it where a server reports no such key.
+pub async fn get(caller: &Caller, servers: &Servers, key: Option<&str>) -> Result<First<Settings>, NoAnswer> {
+    ask_first(servers, caller.limit, |server| async move {
+        let answer = caller.call(&server, request(request::GET_NAMESRV_CONFIG, &[])).await?;
+        let answer = answer.success(&server)?;
+        let text =
+            std::str::from_utf8(&answer.body).map_err(|_| CallError::malformed(&server, Fault::Text))?;
+        let mut settings = lines(text);
+        if let Some(key) = key {
+            settings.retain(|known, _| known == key);
+            if settings.is_empty() {
+                return Err(CallError::not_found(&server, Missing::Setting(key.to_owned())));
+            }
+        }
+        Ok(Settings { server: server.to_string(), settings })
+    })
+    .await
+}
+
+/// Sets keys on every server of the list. A server applies all of them or none.
+pub async fn set(caller: &Caller, servers: &Servers, pairs: &[(String, String)]) -> Outcomes<()> {
+    let mut text = String::new();
+    for (key, value) in pairs {
+        properties::write(&mut text, key, value);
+    }
+    let body = text.as_bytes();
+    tell_all(servers, |server| async move {
+        let question = Request { body, ..request(request::UPDATE_NAMESRV_CONFIG, &[]) };
+        caller.call(&server, question).await?.success(&server).map(drop)
+    })
+    .await
+}
+
+/// `key=value` lines whose values are raw: the originals escape nothing there (spec 4.4).
+fn lines(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+
+    #[test]
+    fn values_are_taken_as_they_are() {
+        let settings = lines("a=1\npath=C:\\rocketmq\nlist=a;b=c\n\nnonsense\nempty=\n");
+        let pairs: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(pairs, [("a", "1"), ("empty", ""), ("list", "a;b=c"), ("path", "C:\\rocketmq")]);
+    }
+}
