@@ -64,7 +64,7 @@ pub trait Protocol {
     fn frame_length(&self, start: &[u8]) -> Result<Option<usize>, &'static str>;
 
     /// Handles one whole frame, appending the answer to `output` if it can be given at once. `stale`
-    /// says that the frame waited for longer than [`STALE_AFTER`] on this side.
+    /// says that the frame waited for longer than three seconds on this side.
     fn frame(&mut self, frame: FrameBytes<'_>, stale: bool, output: &mut Vec<u8>) -> Step;
 
     /// Called after the frames of one read, before their answers are written, with the time of the
@@ -265,7 +265,9 @@ where
                 let answer = ready!(waiting.as_mut().poll(cx));
                 self.waiting = None;
                 self.queue(answer.bytes);
-                self.ending = self.ending.take().or(answer.close.map(End::Closed));
+                if let Some(reason) = answer.close {
+                    self.ending.get_or_insert(End::Closed(reason));
+                }
                 self.handle.active(self.context.pulse.now());
                 continue;
             }
@@ -307,7 +309,9 @@ where
         if self.input.is_empty() {
             // An idle connection owns no buffer.
             self.input = BytesMut::new();
-            self.permit = None;
+            if self.permit.take().is_some() {
+                self.handle.end_large_frame();
+            }
         }
         if self.sent < self.unsent.len() { Progress::Stopped } else { progress }
     }
@@ -328,6 +332,7 @@ where
             let step = if self.input.len() == length && length > SCRATCH_LENGTH {
                 let bytes = std::mem::take(&mut self.input).freeze();
                 let frame = KeptFrame { bytes, permit: self.permit.take() };
+                self.handle.end_large_frame();
                 self.protocol.frame(FrameBytes::Owned(frame), self.stale, output)
             } else {
                 let frame = self.input.get(..length).unwrap_or_default();
@@ -414,6 +419,7 @@ where
         let missing = length.map_or(FIRST_ROOM, |length| length.saturating_sub(have));
         if have == self.input.capacity() {
             if length.is_some_and(|length| length > SCRATCH_LENGTH) && self.permit.is_none() {
+                self.handle.begin_large_frame(self.context.pulse.now());
                 self.permit = Some(ready!(self.poll_permit(cx, length.unwrap_or_default())));
             }
             self.input.reserve(missing.min(have.max(FIRST_ROOM)));

@@ -20,6 +20,8 @@ pub struct SessionHandle {
     last_active: AtomicU64,
     close: OnceLock<Command>,
     draining: AtomicBool,
+    /// When a frame began that needs a permit of the memory budget; 0 while there is none.
+    large_frame_since: AtomicU64,
     waker: AtomicWaker,
 }
 
@@ -88,6 +90,23 @@ impl SessionHandle {
         self.last_active.store(now.get(), Ordering::Relaxed);
     }
 
+    /// Notes that a large frame has begun to arrive, or waits for memory to do so.
+    pub(crate) fn begin_large_frame(&self, now: Millis) {
+        self.large_frame_since.store(now.get().max(1), Ordering::Relaxed);
+    }
+
+    /// Notes that it is complete.
+    pub(crate) fn end_large_frame(&self) {
+        self.large_frame_since.store(0, Ordering::Relaxed);
+    }
+
+    fn has_large_frame_since(&self, now: Millis) -> Duration {
+        match self.large_frame_since.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => now.since(Millis::new(since)),
+        }
+    }
+
     /// Whom to wake when there is a command.
     pub fn register(&self, waker: &Waker) {
         self.waker.register(waker);
@@ -135,6 +154,7 @@ impl Sessions {
             last_active: AtomicU64::new(now.get()),
             close: OnceLock::new(),
             draining: AtomicBool::new(false),
+            large_frame_since: AtomicU64::new(0),
             waker: AtomicWaker::new(),
         });
         self.lock().insert(id, Arc::clone(&handle));
@@ -183,6 +203,16 @@ impl Sessions {
         for handle in self.snapshot() {
             if !idle_after.is_zero() && now.since(handle.last_active()) >= idle_after {
                 handle.command_to_close(Command::CloseIdle);
+            }
+        }
+    }
+
+    /// Closes connections whose large frame has not become complete for `patience`. To be called
+    /// while others wait for memory: who is slow must not keep it.
+    pub fn shed_large_frames(&self, now: Millis, patience: Duration) {
+        for handle in self.snapshot() {
+            if handle.has_large_frame_since(now) >= patience {
+                handle.close("frame_stalled");
             }
         }
     }

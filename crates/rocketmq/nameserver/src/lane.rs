@@ -43,6 +43,7 @@ impl Lane {
         let (sender, jobs) = channel();
         let watch = watchdog.watch(name, 0);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _guard = FailByClosing(name);
             prepare();
             run(&jobs, watch, chore);
         })?;
@@ -54,6 +55,19 @@ impl Lane {
     pub(crate) fn give(&self, note: i32, work: impl FnOnce(&mut Watch) + Send + 'static) {
         // Failure drops the job: see above.
         drop(self.sender.send(Job { note, work: Box::new(work) }));
+    }
+}
+
+/// A lane that panicked would leave its connections without answers for ever: the process ends
+/// instead, and clients go elsewhere (decision 15).
+struct FailByClosing(&'static str);
+
+impl Drop for FailByClosing {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(lane = self.0, "a lane panicked: the process aborts so that clients leave it");
+            std::process::abort();
+        }
     }
 }
 

@@ -34,6 +34,8 @@ use crate::state::{Parts, State, policy, table_limits};
 const TABLE_TICK: Duration = Duration::from_millis(500);
 /// How often idle connections are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
+/// How long a large frame may take to arrive while others wait for memory.
+const FRAME_PATIENCE: Duration = Duration::from_secs(30);
 /// How long connections may take to finish what they have begun when the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Registrations yield to route queries: with this nice value the kernel gives their thread about a
@@ -219,13 +221,18 @@ impl NameServer {
     }
 
     fn spawn_sweep(&self, idle: Duration) {
-        let (state, stop) = (Arc::clone(&self.state), self.tasks.stop());
+        let (state, budget, stop) = (Arc::clone(&self.state), self.budget.clone(), self.tasks.stop());
         self.tasks.spawn(async move {
             let mut ticks = tokio::time::interval(SWEEP_PERIOD);
             loop {
                 tokio::select! {
                     () = stop.requested() => return,
-                    _ = ticks.tick() => state.sessions.sweep(state.pulse.now(), idle),
+                    _ = ticks.tick() => {}
+                }
+                let now = state.pulse.now();
+                state.sessions.sweep(now, idle);
+                if budget.waiting() > 0 {
+                    state.sessions.shed_large_frames(now, FRAME_PATIENCE);
                 }
             }
         });
