@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use waypost_testkit::peers::{Broker, JavaPeer, Mqadmin, NameServer, Settings, Signal, Version};
 
-use crate::stage::{JAVA_TOOLS, SOON, Stage};
+use crate::stage::{GONE_AFTER_KILL, JAVA_TOOLS, SOON, Stage};
 
 const CLUSTER: &str = "DefaultCluster";
-
-/// Within this time a broker killed with -9 must be off the route. The original has no such promise.
-const GONE_AFTER_KILL: Duration = Duration::from_secs(1);
 
 #[test]
 fn brokers_come_and_go() {
@@ -102,9 +99,9 @@ fn stop(stage: &Stage, server: &NameServer, topic: &str, members: &mut [Member],
 
 fn kill(stage: &Stage, server: &NameServer, topic: &str, members: &mut [Member], index: usize) {
     let name = members[index].name.clone();
-    members[index].peer.kill();
-    stage.story.step(format_args!("{name} is killed with -9"));
+    let (_, dying) = stage.story.timed(format_args!("{name} dies by kill -9"), || members[index].peer.kill());
     let (_, took) = off_the_route(stage, server, topic, members, &name);
+    let took = dying + took;
     assert!(
         !stage.program.is_waypost() || took <= GONE_AFTER_KILL,
         "{name} on the route {took:?} after kill -9"

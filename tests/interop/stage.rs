@@ -14,6 +14,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// For what waits for the next registration, every 30 s.
 pub(crate) const NEXT_REGISTRATION: Duration = Duration::from_secs(45);
 
+/// Within this time a broker killed with -9 must be off the route. The original has no such promise.
+pub(crate) const GONE_AFTER_KILL: Duration = Duration::from_secs(1);
+
 /// The tools that every Java peer needs.
 pub(crate) const JAVA_TOOLS: &[&str] = &["java", "javac", "mvn"];
 

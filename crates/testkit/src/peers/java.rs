@@ -74,6 +74,8 @@ struct Recipe {
     class: &'static str,
     heap: &'static str,
     settings: Settings,
+    /// Name of the file with its settings.
+    file: &'static str,
     /// What it prints when it is ready.
     banner: &'static str,
 }
@@ -96,6 +98,7 @@ impl JavaPeer {
             class: "org.apache.rocketmq.namesrv.NamesrvStartup",
             heap: "-Xmx512m",
             settings,
+            file: "namesrv.properties",
             banner: "The Name Server boot success",
         })
     }
@@ -115,6 +118,7 @@ impl JavaPeer {
             class: "org.apache.rocketmq.broker.BrokerStartup",
             heap: "-Xmx768m",
             settings: settings.clone(),
+            file: "broker.properties",
             banner: "boot success",
         })
     }
@@ -198,7 +202,7 @@ impl JavaPeer {
 
 impl Recipe {
     fn launch(&self, home: &Path) -> Result<Process, PeerError> {
-        let file: PathBuf = home.join("peer.properties");
+        let file: PathBuf = home.join(self.file);
         std::fs::write(&file, self.settings.to_string())
             .map_err(|source| PeerError::File { path: file.clone(), source })?;
         let mut command = java(&self.workshop, self.version, home)?;
