@@ -13,7 +13,7 @@ use crate::names;
 pub(crate) const CLUSTER: &str = "DefaultCluster";
 /// Brokers of a benchmark that runs for minutes are not to expire in it.
 const HEARTBEAT_TIMEOUT_MS: &str = "600000";
-/// The queue number of a topic that never changed, and those that it takes in turn.
+/// The queue numbers that a topic takes in turn.
 const QUEUES: [u8; 6] = [8, 4, 5, 6, 7, 9];
 const COUNTER_DIGITS: usize = 6;
 const FIRST_COUNTER: u32 = 100_000;
@@ -21,6 +21,15 @@ const FIRST_COUNTER: u32 = 100_000;
 /// How many queues a topic has after so many changes.
 pub(crate) fn queues_after(changes: u32) -> u8 {
     QUEUES[changes as usize % QUEUES.len()]
+}
+
+/// How many changes a topic has behind it on a new broker.
+///
+/// Topics and brokers differ in it: a thousand different routes, so that a server cannot live from a few
+/// that all topics share.
+pub(crate) fn first_changes(broker: usize, topic: usize) -> u32 {
+    let mixed = (topic * 16 + broker + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+    (mixed % QUEUES.len()) as u32
 }
 
 /// One broker with all its topics.
@@ -52,17 +61,18 @@ impl Broker {
         let mut queues_at = Vec::with_capacity(topics.len());
         for (position, topic) in topics.iter().enumerate() {
             let comma = if position == 0 { "" } else { "," };
+            let queues = queues_after(first_changes(index, position));
             let start = format!(
                 "{comma}\"{topic}\":{{\"attributes\":{{}},\"order\":false,\"perm\":6,\"readQueueNums\":"
             );
             body.extend_from_slice(start.as_bytes());
             let read_at = body.len();
             let middle = format!(
-                "8,\"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"{topic}\",\"topicSysFlag\":0,\"writeQueueNums\":"
+                "{queues},\"topicFilterType\":\"SINGLE_TAG\",\"topicName\":\"{topic}\",\"topicSysFlag\":0,\"writeQueueNums\":"
             );
             body.extend_from_slice(middle.as_bytes());
             queues_at.push((read_at, body.len()));
-            body.extend_from_slice(b"8}");
+            body.extend_from_slice(format!("{queues}}}").as_bytes());
         }
         body.extend_from_slice(b"},\"topicQueueMappingDetailMap\":{},\"topicQueueMappingInfoMap\":{}}}");
         let address = names::broker_address(index);
@@ -148,7 +158,7 @@ mod tests {
         let topics = names::topics(20);
         let mut broker = Broker::new(3, &topics);
         let length = broker.body_length();
-        broker.change(7, 1);
+        broker.change(7, first_changes(3, 7) + 1);
         assert_eq!(broker.body_length(), length);
         let body: serde_json::Value = serde_json::from_slice(&broker.body).unwrap();
         let wrapper = &body["topicConfigSerializeWrapper"];
@@ -156,7 +166,7 @@ mod tests {
         let table = wrapper["topicConfigTable"].as_object().unwrap();
         assert_eq!(table.len(), 20);
         for (index, topic) in topics.iter().enumerate() {
-            let queues = if index == 7 { 4 } else { 8 };
+            let queues = queues_after(first_changes(3, index) + u32::from(index == 7));
             assert_eq!(table[topic]["readQueueNums"], queues);
             assert_eq!(table[topic]["writeQueueNums"], queues);
             assert_eq!(table[topic]["topicName"], **topic);

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::broker::queues_after;
+use crate::broker::{first_changes, queues_after};
 use crate::names;
 use crate::route::Route;
 
@@ -25,7 +25,7 @@ pub(crate) struct Truth {
 struct Announced {
     name: String,
     address: String,
-    /// How often each topic was changed by a registration that was sent.
+    /// How many changes each topic has behind it by a registration that was sent.
     sent: Vec<AtomicU32>,
     /// The same by one that was acknowledged.
     acknowledged: Vec<AtomicU32>,
@@ -46,12 +46,13 @@ impl Truth {
     /// With more than 16 brokers.
     pub(crate) fn new(brokers: usize, topics: usize) -> Self {
         assert!(brokers <= MOST_BROKERS, "at most {MOST_BROKERS} brokers can be followed");
-        let counters = || (0..topics).map(|_| AtomicU32::new(0)).collect();
+        let counters =
+            |broker| (0..topics).map(|topic| AtomicU32::new(first_changes(broker, topic))).collect();
         let announced = |index| Announced {
             name: names::broker(index),
             address: names::broker_address(index),
-            sent: counters(),
-            acknowledged: counters(),
+            sent: counters(index),
+            acknowledged: counters(index),
         };
         Self {
             brokers: (0..brokers).map(announced).collect(),
@@ -159,10 +160,12 @@ impl Truth {
 mod tests {
     use super::*;
 
-    fn answer(brokers: &[(usize, u8)]) -> String {
+    /// An answer with brokers, and how many more changes than at first each of them shows.
+    fn answer(brokers: &[(usize, u32)]) -> String {
         let (mut data, mut queues) = (Vec::new(), Vec::new());
-        for &(index, count) in brokers {
+        for &(index, more) in brokers {
             let (name, address) = (names::broker(index), names::broker_address(index));
+            let count = queues_after(first_changes(index, 0) + more);
             data.push(format!(r#"{{"brokerAddrs":{{"0":"{address}"}},"brokerName":"{name}"}}"#));
             queues.push(format!(
                 r#"{{"brokerName":"{name}","perm":6,"readQueueNums":{count},"writeQueueNums":{count}}}"#
@@ -171,7 +174,7 @@ mod tests {
         format!(r#"{{"brokerDatas":[{}],"queueDatas":[{}]}}"#, data.join(","), queues.join(","))
     }
 
-    fn verdict(truth: &Truth, before: &Before, brokers: &[(usize, u8)]) -> Result<(), String> {
+    fn verdict(truth: &Truth, before: &Before, brokers: &[(usize, u32)]) -> Result<(), String> {
         let text = answer(brokers);
         truth.check(0, before, &Route::parse(text.as_bytes()).unwrap())
     }
@@ -189,22 +192,22 @@ mod tests {
     fn an_answer_must_list_all_brokers_that_are_there() {
         let truth = two_brokers();
         let before = truth.before(0);
-        assert_eq!(verdict(&truth, &before, &[(0, 8), (1, 8)]), Ok(()));
-        assert!(verdict(&truth, &before, &[(0, 8)]).is_err());
-        assert!(verdict(&truth, &before, &[(0, 8), (0, 8)]).is_err());
+        assert_eq!(verdict(&truth, &before, &[(0, 0), (1, 0)]), Ok(()));
+        assert!(verdict(&truth, &before, &[(0, 0)]).is_err());
+        assert!(verdict(&truth, &before, &[(0, 0), (0, 0)]).is_err());
     }
 
     #[test]
     fn a_change_may_be_seen_once_sent_and_must_be_once_acknowledged() {
         let truth = two_brokers();
         let before = truth.before(0);
-        assert!(verdict(&truth, &before, &[(0, 8), (1, 4)]).is_err());
+        assert!(verdict(&truth, &before, &[(0, 0), (1, 1)]).is_err());
         let changes = truth.changes(1, 0);
-        assert_eq!(verdict(&truth, &before, &[(0, 8), (1, 4)]), Ok(()));
-        assert_eq!(verdict(&truth, &before, &[(0, 8), (1, 8)]), Ok(()));
+        assert_eq!(verdict(&truth, &before, &[(0, 0), (1, 1)]), Ok(()));
+        assert_eq!(verdict(&truth, &before, &[(0, 0), (1, 0)]), Ok(()));
         truth.changed(1, 0, changes);
-        assert_eq!(verdict(&truth, &before, &[(0, 8), (1, 8)]), Ok(()), "the query left before");
-        assert!(verdict(&truth, &truth.before(0), &[(0, 8), (1, 8)]).is_err());
+        assert_eq!(verdict(&truth, &before, &[(0, 0), (1, 0)]), Ok(()), "the query left before");
+        assert!(verdict(&truth, &truth.before(0), &[(0, 0), (1, 0)]).is_err());
     }
 
     #[test]
@@ -212,10 +215,10 @@ mod tests {
         let truth = two_brokers();
         truth.leaves(1);
         let before = truth.before(0);
-        assert_eq!(verdict(&truth, &before, &[(0, 8)]), Ok(()));
-        assert_eq!(verdict(&truth, &before, &[(0, 8), (1, 8)]), Ok(()));
+        assert_eq!(verdict(&truth, &before, &[(0, 0)]), Ok(()));
+        assert_eq!(verdict(&truth, &before, &[(0, 0), (1, 0)]), Ok(()));
         truth.is_gone(1);
-        assert_eq!(verdict(&truth, &before, &[(0, 8), (1, 8)]), Ok(()), "the query left before");
-        assert!(verdict(&truth, &truth.before(0), &[(0, 8), (1, 8)]).is_err());
+        assert_eq!(verdict(&truth, &before, &[(0, 0), (1, 0)]), Ok(()), "the query left before");
+        assert!(verdict(&truth, &truth.before(0), &[(0, 0), (1, 0)]).is_err());
     }
 }

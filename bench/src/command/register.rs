@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, first_changes};
 use crate::fleet::await_brokers;
 use crate::link::Link;
 use crate::names;
@@ -56,8 +56,8 @@ struct Entry {
 
 impl Options {
     pub(crate) fn run(&self) -> Result<()> {
-        if self.rounds == 0 || self.topics < 2 {
-            bail!("it takes at least 1 round and 2 topics");
+        if self.rounds == 0 || self.topics < self.warmup + self.rounds {
+            bail!("it takes at least 1 round, and a topic to change for each one and each warm-up");
         }
         let topics = names::topics(self.topics);
         let mut results = Vec::new();
@@ -94,17 +94,22 @@ impl Options {
         // Both kinds go before either is measured: a JVM has then compiled what it needs.
         for round in 0..self.warmup {
             broker.register(&mut link)?;
-            broker.change(round % topics.len(), 1);
+            change(&mut broker, round);
             broker.register(&mut link)?;
         }
         add("unchanged", timed(&mut cpu, self.rounds, |_| broker.register(&mut link))?);
         let changed = timed(&mut cpu, self.rounds, |round| {
-            broker.change((self.warmup + round) % topics.len(), 2);
+            change(&mut broker, self.warmup + round);
             broker.register(&mut link)
         })?;
         add("one topic changed", changed);
         Ok(entries)
     }
+}
+
+/// Changes a topic that was not changed before.
+fn change(broker: &mut Broker, topic: usize) {
+    broker.change(topic, first_changes(0, topic) + 1);
 }
 
 /// Does something `rounds` times: CPU time for each, and the middle of the times that they took.
