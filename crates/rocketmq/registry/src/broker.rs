@@ -76,8 +76,9 @@ impl Broker {
         }
     }
 
-    /// Takes over what a registration says; the time it is registered since stays.
-    pub(crate) fn announce(&mut self, announced: &Announced<'_>, now: Duration) {
+    /// Takes over what a registration says, but for the connection; the time it is registered since
+    /// stays.
+    pub(crate) fn announce(&mut self, announced: &Announced<'_>) {
         self.cluster = Arc::clone(&announced.cluster);
         self.group = announced.group;
         self.id = announced.id;
@@ -90,8 +91,6 @@ impl Broker {
             self.data_version = announced.data_version;
             self.digests.clear();
         }
-        self.last_sign = now;
-        self.bind(announced.connection);
     }
 
     /// Moves the broker to another connection.
@@ -113,13 +112,17 @@ impl Broker {
         self.digests_at == group_touched && self.digests.contains(&digest)
     }
 
-    /// Remembers a body that was applied. `replaces_content` forgets the earlier ones, because
-    /// they may say otherwise of the same topics.
-    pub(crate) fn remember_body(&mut self, digest: BodyDigest, group_touched: u64, replaces_content: bool) {
-        if self.digests_at != group_touched || replaces_content || self.digests.len() >= DIGESTS_MAX {
+    /// Remembers a body that was applied.
+    pub(crate) fn remember_body(&mut self, digest: BodyDigest, group_touched: u64) {
+        if self.digests_at != group_touched || self.digests.len() >= DIGESTS_MAX {
             self.digests.clear();
         }
         self.digests_at = group_touched;
         self.digests.insert(digest);
+    }
+
+    /// Forgets the bodies that were applied, because they may contradict what is known now.
+    pub(crate) fn forget_bodies(&mut self) {
+        self.digests.clear();
     }
 }

@@ -53,7 +53,7 @@ pub enum Outcome {
     },
     /// 205 and 327: how many topics were visited.
     Topics(usize),
-    /// 104 or 217 named something that is not registered.
+    /// 104, 216, 217 or 904 named something that is not registered.
     Ignored,
 }
 
@@ -240,7 +240,7 @@ pub enum RemovalCause {
     Expired,
     /// Another address took its id.
     Replaced,
-    /// Its address registered under another cluster, name or id.
+    /// Its address registered under another broker name.
     Moved,
 }
 
@@ -277,7 +277,7 @@ pub enum ConflictKind {
     NameInOtherCluster,
     /// Another live address held the id until now.
     AddressChanged,
-    /// The address was registered under another cluster, name or id until now.
+    /// The address was registered under another cluster or broker name until now.
     AddressMoved,
 }
 

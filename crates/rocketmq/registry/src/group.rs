@@ -24,7 +24,7 @@ pub(crate) struct Group {
     pub(crate) topics: HashSet<TopicId, foldhash::fast::RandomState>,
     /// Counts the changes after which a known body must be parsed again (decision 3).
     pub(crate) touched: u64,
-    /// What routes show of it; `None` while it has to be made anew.
+    /// What routes show of it; `None` while it has to be made anew, never between commands.
     pub(crate) view: Option<Arc<GroupView>>,
 }
 

@@ -29,6 +29,8 @@
 //! `docs/`'s compatibility notes; its section numbers are those of the NameServer specification
 //! that the project follows.
 
+mod admission;
+mod announcement;
 mod broker;
 mod command;
 mod effects;

@@ -22,9 +22,11 @@ pub struct Policy {
     pub notify_min_broker_change: bool,
     /// Remove topics that a registration does not list (`deleteTopicWithBrokerRegistration`; spec 2.6).
     pub delete_unlisted_topics: bool,
-    /// Refuse a broker name that is live in another cluster (`refuseBrokerNameInOtherCluster`).
+    /// Refuse to bring a broker name into a second cluster (`refuseBrokerNameInOtherCluster`).
+    /// Brokers that are registered already stay.
     pub refuse_name_in_other_cluster: bool,
-    /// Refuse an id 0 from a new address while the old one is live (`refuseMasterAddressChange`).
+    /// Refuse an id 0 from a new address while the old one is live and not suspected
+    /// (`refuseMasterAddressChange`).
     pub refuse_master_address_change: bool,
     /// A wiped write permission survives every registration until it is added again
     /// (`wipeSurvivesRegistration`).
@@ -55,7 +57,7 @@ impl Default for Policy {
 /// How much the table may hold. Reaching a limit refuses the request that would pass it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableLimits {
-    /// Topics with at least one queue.
+    /// Topics with queues or static mappings.
     pub topics: usize,
     /// Registered broker addresses.
     pub brokers: usize,

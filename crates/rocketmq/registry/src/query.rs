@@ -38,7 +38,7 @@ impl RouteTable {
 
     /// 901: the members of a group. The cluster is the caller's, unchecked (spec 1.3).
     pub fn member_group(&self, cluster: &str, broker: &str) -> BrokerMemberGroup {
-        let group = self.group_ids.get(broker).map(|id| self.group(*id));
+        let group = self.group_named(broker);
         BrokerMemberGroup {
             cluster: cluster.to_owned(),
             broker_name: broker.to_owned(),

@@ -13,7 +13,7 @@ use crate::table::{Change, RouteTable, TopicTally};
 use crate::topic::TopicId;
 
 impl RouteTable {
-    /// 104. Matches by broker name and address, not by id, so that a late request of an old master
+    /// Request 104. Matches by broker name and address, not by id, so that a late request of an old master
     /// cannot remove the new one (spec 2.10, field report A2). A request that comes over a
     /// connection which carried the broker before a newer one did is older than the registration
     /// it would remove, and does nothing.
@@ -39,35 +39,37 @@ impl RouteTable {
             return None;
         }
         let (address, data_version) = (Arc::clone(address), broker.data_version);
-        if broker.suspected_until.is_some() && broker.connection != sign.connection {
-            // The connection it was bound to is gone; a live one takes its place.
-            self.bind(&address, sign.connection);
-            self.hear_of(&address, now, change);
+        if broker.suspected_until.is_some() {
+            // The connection that it was bound to is gone; a live one takes its place.
+            self.hear_of(&address, sign.connection, now, change);
         } else if let Some(broker) = self.brokers.get_mut(&address) {
             broker.last_sign = now;
         }
         Some(data_version)
     }
 
-    /// Renews the lease of a broker that was heard of on a live connection.
-    pub(crate) fn hear_of(&mut self, address: &Arc<str>, now: Duration, change: &mut Change) {
+    /// Renews the lease of a broker and binds it to the connection that it was heard on. Another
+    /// connection than the broken one clears a suspicion.
+    pub(crate) fn hear_of(
+        &mut self,
+        address: &Arc<str>,
+        connection: ConnectionId,
+        now: Duration,
+        change: &mut Change,
+    ) {
         let Some(broker) = self.brokers.get_mut(address) else { return };
         broker.last_sign = now;
-        if broker.suspected_until.take().is_some() {
-            let broker = &self.brokers[address];
-            let member = self.member(address, broker);
-            change.effects.events.push(Event::BrokerTrusted { member });
-        }
-    }
-
-    /// Moves a broker to the connection that carried it last.
-    pub(crate) fn bind(&mut self, address: &Arc<str>, connection: ConnectionId) {
-        let Some(broker) = self.brokers.get_mut(address) else { return };
         let before = broker.connection;
-        if before != connection {
-            broker.bind(connection);
-            self.unbind(address, before);
-            self.bound.entry(connection).or_default().push(Arc::clone(address));
+        if before == connection {
+            return;
+        }
+        broker.bind(connection);
+        let was_suspected = broker.suspected_until.take().is_some();
+        self.unbind(address, before);
+        self.bound.entry(connection).or_default().push(Arc::clone(address));
+        if was_suspected {
+            let member = self.member(address, &self.brokers[address]);
+            change.effects.events.push(Event::BrokerTrusted { member });
         }
     }
 
@@ -89,15 +91,19 @@ impl RouteTable {
         now: Duration,
         change: &mut Change,
     ) {
-        let Some(addresses) = self.bound.get(&connection).cloned() else { return };
+        let Some(mut addresses) = self.bound.get(&connection).cloned() else { return };
+        addresses.sort_unstable();
         for address in addresses {
             match how {
                 ConnectionEnd::Closed => {
                     self.remove_broker(&address, RemovalCause::ConnectionClosed, None, change);
                 }
                 ConnectionEnd::TimedOut => {
-                    let until = now + self.policy.suspect_grace;
+                    let until = now.saturating_add(self.policy.suspect_grace);
                     let Some(broker) = self.brokers.get_mut(&address) else { continue };
+                    if broker.suspected_until.is_some() {
+                        continue;
+                    }
                     broker.suspected_until = Some(until);
                     let member = self.member(&address, &self.brokers[&address]);
                     change.effects.events.push(Event::BrokerSuspected { member, until });
@@ -110,11 +116,11 @@ impl RouteTable {
     /// within their timeout. The first scan comes one whole interval after the first tick.
     pub(crate) fn tick(&mut self, now: Duration, change: &mut Change) {
         let interval = self.policy.scan_interval;
-        let scan_at = *self.next_scan.get_or_insert(now + interval);
+        let scan_at = *self.next_scan.get_or_insert_with(|| now.saturating_add(interval));
         let scanning = scan_at <= now;
         if scanning {
             // A fixed rate, but no rush of scans after a pause.
-            self.next_scan = Some((scan_at + interval).max(now));
+            self.next_scan = Some(scan_at.saturating_add(interval).max(now));
         }
         let gone: Vec<_> = self
             .brokers
@@ -151,7 +157,7 @@ impl RouteTable {
         let Some((address, broker)) = self.brokers.remove_entry(address) else { return };
         self.unbind(&address, broker.connection);
         let member = self.member(&address, &broker);
-        change.effects.events.push(Event::BrokerRemoved { member, cause });
+        change.effects.events.push(Event::BrokerRemoved { member: member.clone(), cause });
 
         let group_id = broker.group;
         let group = self.group_mut(group_id);
@@ -168,8 +174,12 @@ impl RouteTable {
             self.make_read_only(group_id);
         }
         self.show_anew(group_id, change);
-        if self.policy.notify_min_broker_change && min_left && acting_master {
-            change.effects.notices.extend(self.min_broker_notice(group_id, Some(address), None));
+        if min_left {
+            let left = (broker.id, address);
+            let smallest = change.min_left.entry(member.broker).or_insert_with(|| left.clone());
+            if left.0 < smallest.0 {
+                *smallest = left;
+            }
         }
     }
 
@@ -182,7 +192,6 @@ impl RouteTable {
             if topic.remove_group(id) {
                 tally.removed(&topic.name);
             }
-            self.drop_orphaned_mappings(topic_id);
             change.dirty.push(topic_id);
         }
         let group = self.groups.remove(id.0 as usize);
@@ -217,22 +226,7 @@ impl RouteTable {
             tally.removed(&topic.name);
         }
         self.group_mut(group_id).topics.remove(&topic_id);
-        self.drop_orphaned_mappings(topic_id);
         change.dirty.push(topic_id);
-    }
-
-    /// A topic that lost its last queue loses its mappings too (D4).
-    fn drop_orphaned_mappings(&mut self, topic_id: TopicId) {
-        let topic = self.topic_mut(topic_id);
-        if !topic.queues.is_empty() {
-            return;
-        }
-        for (owner, _) in topic.mappings.take().iter().flat_map(|mappings| mappings.values()) {
-            // The owner may be the group that is being removed, whose topics are drained already.
-            if let Some(group) = self.groups.get_mut(owner.0 as usize) {
-                group.topics.remove(&topic_id);
-            }
-        }
     }
 
     /// Whom to tell of the smallest id of a group (spec 2.8).

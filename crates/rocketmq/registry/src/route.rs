@@ -45,9 +45,18 @@ pub(crate) struct RouteParts {
     /// Ascending by broker name.
     pub(crate) groups: Vec<(Arc<GroupView>, Queues)>,
     pub(crate) order: Option<Arc<str>>,
-    /// Show the smallest slave of a read-only group as id 0.
+    /// Show the smallest slave of a read-only group as id 0. Set only if there is such a group, so
+    /// that equal bytes mostly have equal parts.
     pub(crate) rewrite_acting_master: bool,
     pub(crate) mappings: Option<BTreeMap<String, TopicQueueMapping>>,
+}
+
+impl GroupView {
+    /// Whether routes in acting-master mode show the smallest slave as id 0: the group lost its
+    /// master and serves reads only (spec 2.9 step 5).
+    pub(crate) fn acts_without_master(&self, queues: &Queues) -> bool {
+        self.acting_master && queues.perm & PERM_WRITE == 0 && self.members.iter().all(|(id, _)| *id != 0)
+    }
 }
 
 impl PartialEq for RouteParts {
@@ -123,7 +132,6 @@ impl Route {
     /// The route as plain data, members sorted by broker name (decision 7).
     pub fn data(&self) -> TopicRouteData {
         let parts = &self.parts;
-        let lacks_a_master = |view: &GroupView| view.members.iter().all(|(id, _)| *id != 0);
         let mut data = TopicRouteData {
             order_topic_conf: parts.order.as_deref().map(str::to_owned),
             topic_queue_mapping_by_broker: parts.mappings.clone(),
@@ -132,11 +140,11 @@ impl Route {
         for (view, queues) in &parts.groups {
             let mut addresses: BTreeMap<i64, String> =
                 view.members.iter().map(|(id, address)| (*id, address.to_string())).collect();
-            let read_only = queues.perm & PERM_WRITE == 0;
-            if parts.rewrite_acting_master && view.acting_master && read_only && lacks_a_master(view) {
-                if let Some((_, address)) = addresses.pop_first() {
-                    addresses.insert(0, address);
-                }
+            if parts.rewrite_acting_master
+                && view.acts_without_master(queues)
+                && let Some((_, address)) = addresses.pop_first()
+            {
+                addresses.insert(0, address);
             }
             data.broker_datas.push(BrokerData {
                 cluster: view.cluster.to_string(),

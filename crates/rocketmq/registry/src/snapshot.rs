@@ -40,7 +40,7 @@ pub struct BrokerRow {
     pub generation: u64,
     /// Set while its connection is broken by time-out: when it goes.
     pub suspected_until: Option<Duration>,
-    /// Topics that its group has queues for.
+    /// Topics that its group has queues or static mappings for.
     pub topics: usize,
 }
 
@@ -80,7 +80,7 @@ pub struct TableCounts {
     pub brokers: usize,
     /// Broker names.
     pub groups: usize,
-    /// Topics with queues.
+    /// Topics with queues or static mappings.
     pub topics: usize,
     /// Brokers whose connection is broken by time-out.
     pub suspects: usize,

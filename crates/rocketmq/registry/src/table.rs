@@ -18,6 +18,9 @@ use crate::topic::{Topic, TopicId, TopicQueues};
 /// How many different conflicts are remembered as already reported.
 const REPORTED_CONFLICTS_MAX: usize = 10_000;
 
+/// Fewer shared routes than this are not searched for dead ones.
+const ROUTES_MIN: usize = 64;
+
 /// Which broker has which topics, and who is alive (spec 2.1).
 ///
 /// Maps whose order can be seen in effects are ordered; maps keyed by topic use a keyed hasher,
@@ -38,8 +41,13 @@ pub struct RouteTable {
     pub(crate) wiped: BTreeSet<Arc<str>>,
     pub(crate) generation: u64,
     pub(crate) next_scan: Option<Duration>,
+    /// Routes by the hash of their parts, to share equal ones.
     routes: HashMap<u64, Weak<Route>>,
+    /// How many of them there may be before the dead ones are looked for.
+    routes_max: usize,
     route_hasher: RandomState,
+    /// The largest number of topics since the table last gave memory back.
+    topics_peak: usize,
     reported: BTreeSet<(ConflictKind, Arc<str>, Arc<str>)>,
 }
 
@@ -47,8 +55,13 @@ pub struct RouteTable {
 #[derive(Default)]
 pub(crate) struct Change {
     pub(crate) effects: Effects,
-    /// Topics whose route has to be made anew; may repeat.
+    /// Topics whose route may have changed; may repeat.
     pub(crate) dirty: Vec<TopicId>,
+    /// Groups whose view has to be made anew; may repeat, may be gone.
+    stale: Vec<GroupId>,
+    /// Groups whose smallest id left, with that id and its address. Of several that left one after
+    /// another the smallest counts: it was the smallest before the command.
+    pub(crate) min_left: BTreeMap<Arc<str>, (i64, Arc<str>)>,
 }
 
 /// Counts what a command did to the topics of one group.
@@ -106,7 +119,9 @@ impl RouteTable {
             generation: 0,
             next_scan: None,
             routes: HashMap::new(),
+            routes_max: ROUTES_MIN,
             route_hasher: RandomState::new(),
+            topics_peak: 0,
             reported: BTreeSet::new(),
         }
     }
@@ -150,6 +165,7 @@ impl RouteTable {
             Command::SetPolicy(policy) => self.set_policy(policy, now, &mut change),
         };
         change.effects.outcome = outcome;
+        self.tell_who_lost_the_smallest_id(&mut change);
         self.make_routes(&mut change);
         change.effects
     }
@@ -169,7 +185,7 @@ impl RouteTable {
             }
         }
         if before.scan_interval != policy.scan_interval {
-            self.next_scan = Some(now + policy.scan_interval);
+            self.next_scan = Some(now.saturating_add(policy.scan_interval));
         }
         Outcome::Done
     }
@@ -187,6 +203,10 @@ impl RouteTable {
 
     pub(crate) fn group(&self, id: GroupId) -> &Group {
         &self.groups[id.0 as usize]
+    }
+
+    pub(crate) fn group_named(&self, broker: &str) -> Option<&Group> {
+        self.group_ids.get(broker).map(|id| self.group(*id))
     }
 
     pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {
@@ -234,6 +254,7 @@ impl RouteTable {
     pub(crate) fn show_anew(&mut self, id: GroupId, change: &mut Change) {
         let group = self.group_mut(id);
         group.view = None;
+        change.stale.push(id);
         change.dirty.extend(&group.topics);
     }
 
@@ -263,12 +284,21 @@ impl RouteTable {
         change.effects.events.push(Event::Conflict { kind, member, other, first });
     }
 
-    fn view_of(&mut self, id: GroupId) -> Arc<GroupView> {
-        let group = self.group(id);
-        if let Some(view) = &group.view {
-            return Arc::clone(view);
+    /// Spec 2.10 step 5: tells the groups that still exist, as they are after the whole command.
+    fn tell_who_lost_the_smallest_id(&mut self, change: &mut Change) {
+        if !self.policy.notify_min_broker_change {
+            return;
         }
-        let view = Arc::new(GroupView {
+        for (name, (_, offline_address)) in std::mem::take(&mut change.min_left) {
+            let Some(id) = self.group_ids.get(&name).copied() else { continue };
+            if self.group(id).acting_master {
+                change.effects.notices.extend(self.min_broker_notice(id, Some(offline_address), None));
+            }
+        }
+    }
+
+    fn view_of(&self, group: &Group) -> GroupView {
+        GroupView {
             name: Arc::clone(&group.name),
             cluster: Arc::clone(&group.cluster),
             zone: group.zone.clone(),
@@ -282,48 +312,66 @@ impl RouteTable {
                     (!servers.is_empty()).then(|| (Arc::clone(address), servers.clone()))
                 })
                 .collect(),
-        });
-        self.group_mut(id).view = Some(Arc::clone(&view));
-        view
+        }
     }
 
-    /// Makes the routes of the dirty topics and drops topics that nobody has.
+    /// Makes the routes of the dirty topics, reports those that differ from what was published, and
+    /// drops topics that nobody has.
     fn make_routes(&mut self, change: &mut Change) {
+        for id in std::mem::take(&mut change.stale) {
+            if let Some(group) = self.groups.get(id.0 as usize)
+                && group.view.is_none()
+            {
+                let view = self.view_of(group);
+                self.group_mut(id).view = Some(Arc::new(view));
+            }
+        }
+        self.topics_peak = self.topics_peak.max(self.topics.len());
         change.dirty.sort_unstable();
         change.dirty.dedup();
         for id in std::mem::take(&mut change.dirty) {
             let topic = self.topic(id);
-            let name = Arc::clone(&topic.name);
-            let route = if topic.queues.is_empty() { None } else { Some(self.route_of(id)) };
-            if route.is_none() && self.topic(id).mappings.is_none() {
-                self.topics.remove(id.0 as usize);
-                self.topic_ids.remove(&name);
+            let parts = (!topic.queues.is_empty()).then(|| self.parts_of(topic));
+            if topic.route.as_deref().map(Route::parts) != parts.as_ref() {
+                let name = Arc::clone(&topic.name);
+                let route = parts.map(|parts| self.shared_route(parts));
+                self.topic_mut(id).route.clone_from(&route);
+                change.effects.changed.push(RouteChange { topic: name, route });
             }
-            change.effects.changed.push(RouteChange { topic: name, route });
+            let topic = self.topic(id);
+            if topic.queues.is_empty() && topic.mappings.is_none() {
+                let topic = self.topics.remove(id.0 as usize);
+                self.topic_ids.remove(&topic.name);
+            }
         }
         // A table that shrank gives its memory back.
-        if self.topics.len() * 4 < self.topics.capacity() {
+        if self.topics.len() < self.topics_peak / 4 {
             self.topic_ids.shrink_to_fit();
             self.topics.shrink_to_fit();
+            self.topics_peak = self.topics.len();
         }
     }
 
-    fn route_of(&mut self, id: TopicId) -> Arc<Route> {
-        let queues = self.topic(id).queues.clone();
-        let mut groups: Vec<_> =
-            queues.iter().map(|queues| (self.view_of(queues.group), self.shown(queues))).collect();
-        groups.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        let topic = self.topic(id);
-        let parts = RouteParts {
-            groups,
+    fn parts_of(&self, topic: &Topic) -> RouteParts {
+        let mut groups = Vec::with_capacity(topic.queues.len());
+        for queues in &topic.queues {
+            let view = self.group(queues.group).view.as_ref();
+            groups.push((
+                Arc::clone(view.expect("invariant: every group has a view by now")),
+                self.shown(queues),
+            ));
+        }
+        groups.sort_unstable_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        RouteParts {
             order: if self.policy.order_message { self.order.get(&topic.name).cloned() } else { None },
             rewrite_acting_master: self.policy.support_acting_master
+                && groups.iter().any(|(view, queues)| view.acts_without_master(queues))
                 && !topic.name.starts_with(MEMBER_GROUP_TOPIC_PREFIX),
             mappings: topic.mappings.as_ref().map(|mappings| {
                 mappings.iter().map(|(name, (_, mapping))| (name.clone(), mapping.clone())).collect()
             }),
-        };
-        self.shared_route(parts)
+            groups,
+        }
     }
 
     /// One route for all topics with equal parts.
@@ -338,8 +386,9 @@ impl RouteTable {
             return route;
         }
         let route = Arc::new(Route::new(parts));
-        if self.routes.len() == self.routes.capacity() {
+        if self.routes.len() >= self.routes_max {
             self.routes.retain(|_, route| route.strong_count() > 0);
+            self.routes_max = (self.routes.len() * 2).max(ROUTES_MIN);
         }
         self.routes.insert(hash, Arc::downgrade(&route));
         route

@@ -6,19 +6,24 @@ use std::sync::Arc;
 use waypost_rocketmq_wire::body::TopicQueueMapping;
 
 use crate::group::GroupId;
-use crate::route::Queues;
+use crate::route::{Queues, Route};
 
 /// Index of a topic in the table. Reused after the topic is gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct TopicId(pub(crate) u32);
+
+/// Static-queue mappings by the broker name inside the mapping, and which group announced them.
+pub(crate) type Mappings = BTreeMap<String, (GroupId, TopicQueueMapping)>;
 
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     /// One entry a group, unordered, few.
     pub(crate) queues: Vec<TopicQueues>,
-    /// Static-queue mappings by the broker name inside the mapping, and which group announced them.
-    pub(crate) mappings: Option<Box<BTreeMap<String, (GroupId, TopicQueueMapping)>>>,
+    /// Boxed because few topics have any.
+    pub(crate) mappings: Option<Box<Mappings>>,
+    /// What was published last; `None` if readers find nothing.
+    pub(crate) route: Option<Arc<Route>>,
 }
 
 /// The queues that one group has for a topic.
@@ -41,7 +46,7 @@ impl TopicQueues {
 
 impl Topic {
     pub(crate) fn new(name: Arc<str>) -> Self {
-        Self { name, queues: Vec::new(), mappings: None }
+        Self { name, queues: Vec::new(), mappings: None, route: None }
     }
 
     pub(crate) fn queues_of(&self, group: GroupId) -> Option<&TopicQueues> {
@@ -52,7 +57,13 @@ impl Topic {
         self.queues.iter_mut().find(|queues| queues.group == group)
     }
 
-    /// Removes everything that a group has here; whether there was something.
+    /// Whether a group has queues or a mapping here.
+    pub(crate) fn knows(&self, group: GroupId) -> bool {
+        let mut owners = self.mappings.iter().flat_map(|mappings| mappings.values());
+        self.queues_of(group).is_some() || owners.any(|(owner, _)| *owner == group)
+    }
+
+    /// Removes everything that a group has here; whether it had queues.
     pub(crate) fn remove_group(&mut self, group: GroupId) -> bool {
         let before = self.queues.len();
         self.queues.retain(|queues| queues.group != group);

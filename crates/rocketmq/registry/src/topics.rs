@@ -37,12 +37,11 @@ impl RouteTable {
             let topic = self.topic_mut(id);
             match topic.queues_of_mut(group_id) {
                 Some(queues) => {
-                    if queues.effective() != announced {
+                    let shown_before = queues.effective();
+                    *queues = TopicQueues { group: group_id, announced, overlay: None };
+                    if shown_before != announced {
                         tally.altered(&topic.name);
                     }
-                    let queues = topic.queues_of_mut(group_id).expect("invariant: just found");
-                    queues.announced = announced;
-                    queues.overlay = None;
                 }
                 None => {
                     topic.queues.push(TopicQueues { group: group_id, announced, overlay: None });
@@ -59,7 +58,7 @@ impl RouteTable {
         Outcome::Done
     }
 
-    /// 216, for all clusters or one.
+    /// 216, for all clusters or one. The static mappings go with the queues (D4).
     pub(crate) fn delete_topic(
         &mut self,
         topic: &str,
@@ -67,13 +66,13 @@ impl RouteTable {
         change: &mut Change,
     ) -> Outcome {
         let Some(id) = self.topic_ids.get(topic).copied() else { return Outcome::Ignored };
-        let groups: Vec<GroupId> = self
-            .topic(id)
-            .queues
-            .iter()
-            .map(|queues| queues.group)
-            .filter(|group| cluster.is_none_or(|cluster| self.is_in_cluster(*group, cluster)))
-            .collect();
+        let topic = self.topic(id);
+        let mapping = topic.mappings.iter().flat_map(|mappings| mappings.values()).map(|(owner, _)| *owner);
+        let mut groups: Vec<GroupId> =
+            topic.queues.iter().map(|queues| queues.group).chain(mapping).collect();
+        groups.retain(|group| cluster.is_none_or(|cluster| self.is_in_cluster(*group, cluster)));
+        groups.sort_unstable();
+        groups.dedup();
         for group_id in groups {
             let mut tally = TopicTally::default();
             self.drop_queues(id, group_id, &mut tally, change);
