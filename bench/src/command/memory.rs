@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 
@@ -101,12 +101,28 @@ impl Options {
         for (link, heartbeat) in &mut members {
             link.send(&[heartbeat])?;
         }
-        ask_all(server.address, topics, VERSION_5_5_0)?;
+        self.ask_all(server.address, topics, VERSION_5_5_0)?;
         note("+ every route asked, standard JSON".to_owned())?;
-        ask_all(server.address, topics, VERSION_GO)?;
+        self.ask_all(server.address, topics, VERSION_GO)?;
         note("+ every route asked, both dialects".to_owned())?;
         drop(idle);
         note("- idle connections".to_owned())
+    }
+
+    /// Asks for every topic once; every answer must list all brokers.
+    fn ask_all(&self, server: SocketAddr, topics: &[String], version: u16) -> Result<()> {
+        let queries = RouteQueries::new(topics, version, 0);
+        let mut link = Link::connect(server)?;
+        for (topic, name) in topics.iter().enumerate() {
+            let body = link.succeed(&[queries.run(topic, 1)])?.body;
+            let text = String::from_utf8_lossy(body);
+            // Once with its addresses, once with its queues.
+            let listed = text.matches("\"brokerName\"").count();
+            if listed != 2 * self.brokers {
+                bail!("{name} lists {listed} instead of {} brokers and queues: {text}", 2 * self.brokers);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -132,16 +148,6 @@ fn idle_connections(server: SocketAddr, count: usize) -> Result<Vec<TcpStream>> 
         })
     };
     (1..=count).map(connect).collect()
-}
-
-/// Asks for every topic once.
-fn ask_all(server: SocketAddr, topics: &[String], version: u16) -> Result<()> {
-    let queries = RouteQueries::new(topics, version, 0);
-    let mut link = Link::connect(server)?;
-    for topic in 0..topics.len() {
-        link.succeed(&[queries.run(topic, 1)])?;
-    }
-    Ok(())
 }
 
 impl Entry {
