@@ -1,67 +1,77 @@
 //! The one binary: parse arguments and configuration, wire, run.
 
-use std::io::Write as _;
-use std::path::PathBuf;
+mod configuration;
+mod logs;
+mod output;
+mod serve;
+mod signals;
 
-use anyhow::Context as _;
-use clap::{Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
-use waypost_rocketmq_nameserver::config::{Configuration, Inputs};
-use waypost_rocketmq_nameserver::{NameServer, StartOptions};
+use std::process::ExitCode;
+
+use clap::Parser;
+use waypost_cli::arguments::{Arguments, Command, ConfigCommand};
+use waypost_cli::exit::Exit;
+use waypost_cli::run::{Report, run, run_config};
+use waypost_cli::{manual, render};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[derive(Parser)]
-#[command(name = "waypost", version, about = "The routing center for message queues")]
-struct Arguments {
-    #[command(subcommand)]
-    command: Verb,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    /// Run a RocketMQ NameServer.
-    Serve {
-        /// Configuration file, TOML or the original's .properties.
-        #[arg(short = 'c', long)]
-        config_file: Option<PathBuf>,
-        /// Sets one key.
-        #[arg(long = "set", value_name = "KEY=VALUE")]
-        set: Vec<String>,
-    },
-}
-
-fn main() -> anyhow::Result<()> {
-    let Verb::Serve { config_file, set } = Arguments::parse().command;
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let flags = set
-        .iter()
-        .map(|pair| pair.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())))
-        .collect::<Option<Vec<_>>>()
-        .context("--set takes KEY=VALUE")?;
-    let configuration =
-        Configuration::load(Inputs { file: config_file, flags, environment: std::env::vars() })?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(configuration))
-}
-
-async fn serve(configuration: Configuration) -> anyhow::Result<()> {
-    let bind_address = configuration.settings().listen.bind_address;
-    let on_stall = Box::new(|report: &waypost_net::watchdog::StallReport| {
-        tracing::error!(%report, "no progress: the process aborts so that clients leave it");
-        std::process::abort();
-    });
-    let server = NameServer::start(configuration, StartOptions { kv_from_backup: false, on_stall })?;
-    let port = server.addresses().first().map_or(0, |address| address.port());
-    let mut out = std::io::stdout();
-    writeln!(out, "The Name Server boot success. serializeType=JSON, address {bind_address}:{port}")?;
-    out.flush()?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        result = tokio::signal::ctrl_c() => result?,
+fn main() -> ExitCode {
+    // A usage error ends here with code 2, help and version with 0.
+    match Arguments::parse().command {
+        Command::Serve(arguments) => serve::serve(arguments),
+        Command::Remote(command) => report(ask(run(command))),
+        Command::Config(ConfigCommand::Remote(command)) => report(ask(run_config(command))),
+        Command::Config(ConfigCommand::Check { configuration }) => configuration::check(&configuration),
+        Command::Config(ConfigCommand::Show { configuration, output }) => {
+            configuration::show(&configuration, output)
+        }
+        Command::Config(ConfigCommand::Reference) => configuration::reference(),
+        Command::Config(ConfigCommand::Example) => configuration::example(),
+        Command::Completions { shell } => output::data(&manual::completions(shell)),
+        Command::Man { command } => man(&command),
     }
-    server.shutdown().await;
-    Ok(())
+}
+
+/// Runs a command for other servers: one thread is enough.
+fn ask(command: impl Future<Output = Report>) -> Result<Report, std::io::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(command);
+    // A name that is still being looked up must not hold the process.
+    runtime.shutdown_background();
+    Ok(report)
+}
+
+fn report(report: Result<Report, std::io::Error>) -> ExitCode {
+    let report = match report {
+        Ok(report) => report,
+        Err(error) => {
+            output::error(&format!("the process could not start: {error}; raise its limits (ulimit -a)"));
+            return ExitCode::from(Exit::No.code());
+        }
+    };
+    let written = output::data(report.data.as_bytes());
+    for note in &report.notes {
+        output::note(note);
+    }
+    for error in &report.errors {
+        output::error(error);
+    }
+    if report.exit == Exit::Done { written } else { ExitCode::from(report.exit.code()) }
+}
+
+fn man(command: &[String]) -> ExitCode {
+    match manual::page(command) {
+        Ok(Some(page)) => output::data(&page),
+        Ok(None) => {
+            let name = render::plain(&command.join(" "));
+            output::error(&format!("there is no command \"{name}\"; `waypost help` lists them"));
+            ExitCode::from(Exit::Usage.code())
+        }
+        Err(error) => {
+            output::error(&format!("no man page: {error}"));
+            ExitCode::from(Exit::No.code())
+        }
+    }
 }

@@ -307,7 +307,7 @@ pub struct ServeArguments {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigurationArguments {
     /// The configuration: TOML, or a .properties file of the original.
-    #[arg(short = 'c', long, alias = "configFile", value_name = "FILE")]
+    #[arg(short = 'c', long, aliases = ["configFile", "config-file"], value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Listen on this port; the same as --set listenPort=PORT.
     #[arg(long, value_name = "PORT")]

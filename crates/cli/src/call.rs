@@ -137,7 +137,7 @@ pub enum Missing {
         key: String,
     },
     /// A namespace of the key-value configuration.
-    #[error("has no namespace \"{}\"; the one that RocketMQ itself uses is ORDER_TOPIC_CONFIG", plain(.0))]
+    #[error("has no namespace \"{}\": no key was ever set in it; `waypost kv put` sets one", plain(.0))]
     Namespace(String),
     /// A setting.
     #[error("reports no setting \"{}\"; `waypost config get` lists them all", plain(.0))]
@@ -170,7 +170,6 @@ pub enum Fault {
 
 fn next_step(code: i32) -> &'static str {
     match code {
-        response::NO_PERMISSION => "; run the command where the server permits it, or change that setting",
         response::SYSTEM_BUSY => "; try again in a moment",
         response::REQUEST_CODE_NOT_SUPPORTED => "; this version of the server cannot do it",
         response::GO_AWAY => "; it is stopping, name another server with -n",

@@ -30,6 +30,7 @@ pub mod arguments;
 pub mod brokers;
 pub mod call;
 pub mod check;
+pub mod configuration;
 pub mod deletion;
 pub mod demo;
 pub mod doctor;

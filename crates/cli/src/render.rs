@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::brokers::{Broker, Brokers, Clusters, Details};
+use crate::configuration::ConfigurationRow;
 use crate::doctor::Findings;
 use crate::everywhere::OutcomeRow;
 use crate::kv::KvNamespace;
@@ -182,6 +183,17 @@ pub fn kv(namespace: &KvNamespace) -> String {
 pub fn settings(settings: &crate::settings::Settings) -> String {
     let line = |(key, value): (&String, &String)| format!("{}={}\n", plain(key), plain(value));
     settings.settings.iter().map(line).collect()
+}
+
+/// Every value of a configuration with its source.
+#[must_use]
+pub fn configuration(rows: &[ConfigurationRow]) -> String {
+    let mut table = Table::new(&["KEY", "VALUE", "SOURCE"]);
+    for row in rows {
+        let source = if row.acts { row.source.clone() } else { format!("{} (no effect)", row.source) };
+        table.row([row.key.clone(), row.value.clone(), source]);
+    }
+    table.text()
 }
 
 /// What became of a change on each server. `done` says it for one where it is done.

@@ -34,7 +34,7 @@ impl Table {
     pub fn text(mut self) -> String {
         for column in 0..self.columns {
             if let Some(column) = self.grid.column_mut(column) {
-                column.set_padding((0, 1));
+                column.set_padding((0, 2));
             }
         }
         let mut text = self.grid.trim_fmt();

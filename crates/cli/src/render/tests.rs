@@ -45,9 +45,9 @@ fn a_route_is_one_line_a_broker() {
         ..Route::default()
     };
     let expected = "\
-BROKER   CLUSTER READ WRITE PERM ADDRESSES
-broker-a C       8    4     RW-  0=10.0.0.1:10911 1=10.0.0.2:10911
-b        C       8    4     RW-  0=10.0.0.3:10911
+BROKER    CLUSTER  READ  WRITE  PERM  ADDRESSES
+broker-a  C        8     4      RW-   0=10.0.0.1:10911 1=10.0.0.2:10911
+b         C        8     4      RW-   0=10.0.0.3:10911
 ";
     assert_eq!(route(&shown), expected);
 }
@@ -72,17 +72,17 @@ fn a_route_shows_overlays_zones_orders_mappings_and_details_where_there_are_any(
         ..Route::default()
     };
     let expected = "\
-BROKER   CLUSTER READ WRITE PERM ANNOUNCED ZONE ADDRESSES
-broker-a C       8    4     R--  RW-       z1   0=10.0.0.1:10911
-b        C       8    4     RW-  -         -    -
+BROKER    CLUSTER  READ  WRITE  PERM  ANNOUNCED  ZONE  ADDRESSES
+broker-a  C        8     4      R--   RW-        z1    0=10.0.0.1:10911
+b         C        8     4      RW-   -          -     -
 
 order: broker-a:8
 
-STATIC QUEUES ON EPOCH TOTAL LOGICAL=PHYSICAL
-broker-a         7     2     0=0 1=5
+STATIC QUEUES ON  EPOCH  TOTAL  LOGICAL=PHYSICAL
+broker-a          7      2      0=0 1=5
 
-BROKER   ID ADDRESS        REGISTERED HEARD    TIMEOUT DATA VERSION      HA ADDRESS     CONNECTION     STATE
-broker-a 0  10.0.0.1:10911 3m12s      4.2s ago 2m00s   0/1700000000000/3 10.0.0.1:10912 10.0.0.1:40000 live
+BROKER    ID  ADDRESS         REGISTERED  HEARD     TIMEOUT  DATA VERSION       HA ADDRESS      CONNECTION      STATE
+broker-a  0   10.0.0.1:10911  3m12s       4.2s ago  2m00s    0/1700000000000/3  10.0.0.1:10912  10.0.0.1:40000  live
 ";
     assert_eq!(route(&shown), expected);
 }
@@ -98,17 +98,17 @@ fn brokers_without_details_have_no_empty_columns() {
     };
     let mut shown = Brokers { server: "s".into(), brokers: vec![broker("a", 0), broker("a", 1)] };
     let expected = "\
-CLUSTER BROKER ID ADDRESS
-C       a      0  10.0.0.0:10911
-C       a      1  10.0.0.1:10911
+CLUSTER  BROKER  ID  ADDRESS
+C        a       0   10.0.0.0:10911
+C        a       1   10.0.0.1:10911
 ";
     assert_eq!(brokers(&shown), expected);
     shown.brokers[1].details =
         Some(Details { removed_in_ms: Some(29_000), peer: None, ha_address: None, ..some_details() });
     let expected = "\
-CLUSTER BROKER ID ADDRESS        REGISTERED HEARD    TIMEOUT DATA VERSION      HA ADDRESS CONNECTION STATE
-C       a      0  10.0.0.0:10911 -          -        -       -                 -          -          -
-C       a      1  10.0.0.1:10911 3m12s      4.2s ago 2m00s   0/1700000000000/3 -          gone       suspect, leaves in 29s
+CLUSTER  BROKER  ID  ADDRESS         REGISTERED  HEARD     TIMEOUT  DATA VERSION       HA ADDRESS  CONNECTION  STATE
+C        a       0   10.0.0.0:10911  -           -         -        -                  -           -           -
+C        a       1   10.0.0.1:10911  3m12s       4.2s ago  2m00s    0/1700000000000/3  -           gone        suspect, leaves in 29s
 ";
     assert_eq!(brokers(&shown), expected);
 }
@@ -122,12 +122,12 @@ fn clusters_tell_which_brokers_lost_their_master() {
         without_master: without_master.iter().map(|&name| name.into()).collect(),
     };
     let mut shown = Clusters { server: "s".into(), clusters: vec![cluster("C1", &[])] };
-    assert_eq!(clusters(&shown), "CLUSTER ADDRESSES BROKERS\nC1      3         a b\n");
+    assert_eq!(clusters(&shown), "CLUSTER  ADDRESSES  BROKERS\nC1       3          a b\n");
     shown.clusters.push(cluster("C2", &["b"]));
     let expected = "\
-CLUSTER ADDRESSES BROKERS WITHOUT MASTER
-C1      3         a b     -
-C2      3         a b     b
+CLUSTER  ADDRESSES  BROKERS  WITHOUT MASTER
+C1       3          a b      -
+C2       3          a b      b
 ";
     assert_eq!(clusters(&shown), expected);
 }
@@ -143,12 +143,12 @@ fn changes_are_told_server_by_server() {
     };
     let rows = [row("a:9876", Some(12), None), row("b:9876", None, Some("not_found"))];
     let expected = "\
-SERVER RESULT    TOPICS
-a:9876 wiped     12
-b:9876 not found -
+SERVER  RESULT     TOPICS
+a:9876  wiped      12
+b:9876  not found  -
 ";
     assert_eq!(outcomes(&rows, "wiped"), expected);
-    assert_eq!(outcomes(&rows[1..], "put"), "SERVER RESULT\nb:9876 not found\n");
+    assert_eq!(outcomes(&rows[1..], "put"), "SERVER  RESULT\nb:9876  not found\n");
 }
 
 #[test]
@@ -166,11 +166,11 @@ fn findings_are_two_tables() {
         problems: vec!["x".into()],
     };
     let expected = "\
-SERVER ANSWERS CLUSTERS BROKERS
-a:9876 yes     1        1
+SERVER  ANSWERS  CLUSTERS  BROKERS
+a:9876  yes      1         1
 
-CLUSTER BROKER ID ADDRESS         REACHABLE KNOWN TO
-C       b      0  127.0.0.1:10911 no        a:9876
+CLUSTER  BROKER  ID  ADDRESS          REACHABLE  KNOWN TO
+C        b       0   127.0.0.1:10911  no         a:9876
 ";
     assert_eq!(findings(&shown), expected);
 }
@@ -182,7 +182,7 @@ fn nothing_that_a_server_sends_reaches_a_terminal_as_a_control() {
     assert_eq!(topics(&shown), "a\\u{1b}[2Jb\nc\\nd\n\\u{202e}e\n");
     let entries = BTreeMap::from([("k".to_owned(), "1\r\n2".to_owned())]);
     let shown = KvNamespace { entries, ..KvNamespace::default() };
-    assert_eq!(kv(&shown), "KEY VALUE\nk   1\\r\\n2\n");
+    assert_eq!(kv(&shown), "KEY  VALUE\nk    1\\r\\n2\n");
 }
 
 #[test]
@@ -248,4 +248,22 @@ fn the_json_of_a_route_has_the_documented_members() {
 }
 "#;
     assert_eq!(json(&shown), expected);
+}
+
+#[test]
+fn a_configuration_tells_sources_and_what_has_no_effect() {
+    let row = |key: &str, value: &str, source: &str, acts| ConfigurationRow {
+        key: key.into(),
+        value: value.into(),
+        source: source.into(),
+        acts,
+    };
+    let rows =
+        [row("listenPort", "9877", "flag listenPort", true), row("productEnvName", "", "default", false)];
+    let expected = "\
+KEY             VALUE  SOURCE
+listenPort      9877   flag listenPort
+productEnvName  -      default (no effect)
+";
+    assert_eq!(configuration(&rows), expected);
 }

@@ -1,0 +1,36 @@
+//! Commands over TLS.
+
+use waypost_testkit::peers::Scratch;
+
+use crate::harness::{Server, ask};
+
+#[test]
+fn commands_speak_tls_to_whom_they_trust() {
+    let home = Scratch::new("program");
+    let (certificate, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    std::fs::write(&certificate, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let server = Server::start(&[
+        "--set",
+        &format!("tls.server.certPath={}", certificate.display()),
+        "--set",
+        &format!("tls.server.keyPath={}", key.display()),
+        "--set",
+        "tls.server.mode=enforcing",
+    ]);
+    assert_eq!(server.ask("check --tls --tls-insecure").code, 0);
+    let trusting = server.ask(&format!("check --tls --tls-ca {}", certificate.display()));
+    assert_eq!(trusting.code, 0, "{}", trusting.err);
+    let plain = server.ask("check");
+    assert_eq!(plain.code, 3);
+    assert!(plain.sentence().contains("--tls"), "{}", plain.err);
+
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    std::fs::write(&certificate, other.cert.pem()).expect("written");
+    let stranger = server.ask(&format!("check --tls --tls-ca {}", certificate.display()));
+    assert_eq!(stranger.code, 3, "a certificate of somebody else: {}", stranger.err);
+    let missing = ask("check --tls --tls-ca /nowhere/ca.pem");
+    assert_eq!(missing.code, 2);
+    assert!(missing.sentence().contains("/nowhere/ca.pem"), "{}", missing.err);
+}

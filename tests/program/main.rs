@@ -1,0 +1,13 @@
+//! The real binary from outside: starting, being asked, stopping.
+#![allow(clippy::disallowed_methods, reason = "a test waits for real processes in real time")]
+
+mod admin;
+mod changes;
+mod configuration;
+mod demo;
+mod doctor;
+mod encryption;
+mod harness;
+mod questions;
+mod starting;
+mod stopping;

@@ -1,0 +1,150 @@
+//! Commands that read.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{DeadPort, Server, ask, silent_server};
+
+fn broker(server: &Server) -> std::net::TcpStream {
+    server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"])
+}
+
+#[test]
+fn a_route_is_shown_to_people_and_programs() {
+    let server = Server::start(&[]);
+    let _broker = broker(&server);
+    let told = server.ask("route T1");
+    let expected = "\
+BROKER    CLUSTER      READ  WRITE  PERM  ADDRESSES
+broker-a  TestCluster  16    16     RW-   0=127.0.0.1:10911
+";
+    assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (0, expected, ""));
+    let route = server.ask_both("route T1 --output json").json();
+    assert_eq!((&route["topic"], &route["brokers"][0]["perm"]), (&"T1".into(), &6.into()));
+    let details = &route["brokers"][0]["addresses"][0]["details"];
+    assert_eq!(details["timeout_ms"], 120_000);
+    assert_eq!(details["ha_address"], "127.0.0.1:10911");
+    assert!(details["last_heartbeat_age_ms"].as_u64().is_some_and(|age| age < 20_000), "{details}");
+}
+
+#[test]
+fn every_read_command_has_json() {
+    let server = Server::start(&[]);
+    let _broker = broker(&server);
+    assert_eq!(server.ask("kv put ns k v").code, 0);
+    assert_eq!(server.ask("topics -o json").json()["topics"], serde_json::json!(["T1", "T2"]));
+    assert_eq!(server.ask("topics --cluster TestCluster -o json").json()["cluster"], "TestCluster");
+    assert_eq!(server.ask("brokers -o json").json()["brokers"][0]["broker"], "broker-a");
+    assert_eq!(
+        server.ask("clusters -o json").json()["clusters"][0]["brokers"],
+        serde_json::json!(["broker-a"])
+    );
+    assert_eq!(server.ask("kv get ns k -o json").json()["value"], "v");
+    assert_eq!(server.ask("kv list ns -o json").json()["entries"], serde_json::json!({"k": "v"}));
+    let settings = server.ask("config get -o json").json();
+    assert_eq!(settings["settings"]["listenPort"], server.address.port().to_string());
+    assert_eq!(server.ask("check -o json").json()[0]["done"], true);
+    assert_eq!(
+        server.ask_both("brokers -o json").json()["brokers"][0]["details"]["data_version"]["counter"],
+        0
+    );
+}
+
+#[test]
+fn what_is_not_there_ends_with_code_1_and_a_sentence() {
+    let server = Server::start(&[]);
+    for command in [
+        "route Nope",
+        "topics --cluster Nope",
+        "kv get ns k",
+        "kv list ns",
+        "config get nope",
+        "route T -o json",
+    ] {
+        let told = server.ask(command);
+        assert_eq!((told.code, told.out.as_str()), (1, ""), "{command}");
+        assert!(told.sentence().contains("`waypost "), "{command} tells no next step: {}", told.err);
+    }
+}
+
+#[test]
+fn an_empty_server_and_an_unreachable_one_look_different() {
+    let server = Server::start(&[]);
+    let empty = server.ask("brokers -o json");
+    assert_eq!(empty.json()["brokers"], serde_json::json!([]));
+    assert_eq!(server.ask("topics").code, 0);
+    assert_eq!(server.ask("clusters -o json").json()["clusters"], serde_json::json!([]));
+
+    let dead = DeadPort::new();
+    for command in ["brokers", "topics", "clusters", "route T", "kv get n k", "config get", "check", "doctor"]
+    {
+        let told = ask(&format!("{command} -n {}", dead.address()));
+        assert_eq!(told.code, 3, "{command}: {}", told.err);
+        assert!(told.sentence().contains("connection refused"), "{command}: {}", told.err);
+    }
+}
+
+#[test]
+fn the_next_server_answers_for_one_that_is_dead_or_silent() {
+    let server = Server::start(&[]);
+    let _broker = broker(&server);
+    let dead = DeadPort::new();
+    let (_listener, silent) = silent_server();
+    let before = Instant::now();
+    let told = ask(&format!("route T1 -n {};{silent};{}", dead.address(), server.address));
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.out.contains("broker-a"), "{}", told.out);
+    assert!(told.err.starts_with("note: cannot connect"), "{}", told.err);
+    assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+}
+
+#[test]
+fn a_topic_that_only_the_second_server_knows_is_found() {
+    let (first, second) = (Server::start(&[]), Server::start(&[]));
+    let _broker = broker(&second);
+    let told = ask(&format!("route T1 -n {};{}", first.address, second.address));
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.err.contains(&format!("note: {} has no route", first.address)), "{}", told.err);
+}
+
+#[test]
+fn a_silent_server_costs_no_more_than_the_limit() {
+    let (_listener, silent) = silent_server();
+    let before = Instant::now();
+    let told = ask(&format!("route T -n {silent} --timeout 300ms"));
+    assert_eq!(told.code, 3);
+    assert!(told.sentence().contains("--timeout"), "{}", told.err);
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+}
+
+#[test]
+fn the_list_can_come_from_the_environment() {
+    let server = Server::start(&[]);
+    let mut command = crate::harness::waypost();
+    let output = command.arg("check").env("NAMESRV_ADDR", server.address.to_string()).output();
+    assert!(output.expect("the binary runs").status.success());
+}
+
+#[test]
+fn wrong_usage_ends_with_code_2() {
+    for command in ["route", "fly", "route T -n a:port", "route T --tls", "config set x", "man burn"] {
+        let told = ask(command);
+        assert_eq!(told.code, 2, "{command}: {}", told.err);
+        assert!(told.out.is_empty() && told.err.starts_with("error: "), "{command}: {}", told.err);
+    }
+}
+
+#[test]
+fn help_man_pages_and_completions_are_data() {
+    for (command, part) in [
+        ("-h", "waypost serve --demo"),
+        ("route --help", "--timeout"),
+        ("man", ".TH waypost"),
+        ("man kv put", "waypost\\-kv\\-put"),
+        ("completions bash", "_waypost"),
+        ("completions zsh", "#compdef waypost"),
+    ] {
+        let told = ask(command);
+        assert_eq!((told.code, told.err.as_str()), (0, ""), "{command}");
+        assert!(told.out.contains(part), "{command}: {}", told.out);
+    }
+}

@@ -1,0 +1,159 @@
+//! Starts, good and bad.
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
+
+use rustix::process::Signal;
+use waypost_testkit::peers::Scratch;
+
+use crate::harness::{DEADLINE, Server, Told, ask, waypost};
+
+#[test]
+fn without_configuration_the_first_line_is_the_originals_and_the_rest_says_what_next() {
+    let server = Server::start(&[]);
+    let out = server.out();
+    let port = server.address.port();
+    let expected = format!(
+        "The Name Server boot success. serializeType=JSON, address 0.0.0.0:{port}\n\
+         routes: port {port} of every address\n\
+         admin:  {}/ (metrics, health, live table)\n\
+         next:   start brokers with namesrvAddr=127.0.0.1:{port}, then `waypost brokers -n 127.0.0.1:{port}`\n",
+        server.admin
+    );
+    // A host without IPv6 has one address to name.
+    assert_eq!(
+        out.replace(&format!("routes: 0.0.0.0:{port}"), &format!("routes: port {port} of every address")),
+        expected
+    );
+    assert_eq!(server.ask("check").code, 0);
+}
+
+#[test]
+fn a_bound_address_is_the_one_in_the_first_line() {
+    let server = Server::start(&["--set", "bindAddress=127.0.0.1"]);
+    let first = format!("address 127.0.0.1:{}\n", server.address.port());
+    assert!(server.out().contains(&first), "{}", server.out());
+}
+
+#[test]
+fn a_taken_port_is_one_sentence_with_the_next_step() {
+    let taken = TcpListener::bind("0.0.0.0:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let home = Scratch::new("program");
+    let told: Told = waypost()
+        .args(["serve", "--set", "adminListen=off", "--set", "bindAddress=0.0.0.0"])
+        .args(["--listen-port", &port.to_string()])
+        .env("HOME", home.path())
+        .output()
+        .expect("the binary runs")
+        .into();
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    let sentence = told.sentence();
+    assert!(
+        sentence.contains(&format!("port {port} is in use")) && sentence.contains("listenPort"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn a_taken_admin_port_stops_the_start_only_if_it_was_chosen() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let chosen = format!("adminListen={}", taken.local_addr().expect("an address"));
+    let told = ask(&format!("serve --listen-port 0 --set {chosen}"));
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    assert!(told.sentence().contains("adminListen"), "{}", told.err);
+
+    // The default port: whether this takes it or somebody has it, the server cannot.
+    let _held = TcpListener::bind("127.0.0.1:9880");
+    let server = Server::start_with(&[], &[]);
+    assert!(server.out().contains("\nadmin:  none, 127.0.0.1:9880 is not to be had"), "{}", server.out());
+    assert!(server.err().contains("no admin side"), "{}", server.err());
+    assert_eq!(server.ask("check").code, 0);
+}
+
+#[test]
+fn the_admin_side_can_be_off() {
+    let server = Server::start_with(&["--set", "adminListen=off"], &[]);
+    assert!(server.out().contains("\nadmin:  off"), "{}", server.out());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_stops_no_routes_and_is_named() {
+    let home = Scratch::new("program");
+    let file = home.path().join("file");
+    std::fs::write(&file, "in the way").expect("written");
+    let path = file.join("kvConfig.json");
+    let setting = format!("kvConfigPath={}", path.display());
+    let server = Server::start(&["--set", &setting]);
+    assert_eq!(server.ask("check").code, 0);
+    let put = server.ask("kv put ns k v");
+    assert_eq!(put.code, 1, "{}", put.err);
+    assert!(put.sentence().contains(&file.display().to_string()), "{}", put.err);
+    assert_eq!(server.ask("kv get ns k").code, 1, "what is not on disk is not in memory");
+}
+
+#[test]
+fn a_damaged_kv_file_stops_the_start_and_the_way_on_that_it_names_works() {
+    let home = Scratch::new("program");
+    let path = home.path().join("kvConfig.json");
+    std::fs::write(&path, "{\"configTable\":{").expect("written");
+    std::fs::write(home.path().join("kvConfig.json.bak"), "{\"configTable\":{\"ns\":{\"k\":\"v\"}}}")
+        .expect("written");
+    let setting = format!("kvConfigPath={}", path.display());
+    let told = ask(&format!("serve --listen-port 0 --set adminListen=off --set {setting}"));
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    let sentence = told.sentence();
+    assert!(sentence.contains("kvConfig.json") && sentence.contains("--kv-from-backup"), "{sentence}");
+    let server = Server::start(&["--kv-from-backup", "--set", &setting]);
+    assert_eq!(server.ask("kv get ns k").out, "v\n");
+}
+
+#[test]
+fn systemd_is_notified_of_readiness_and_stopping() {
+    let home = Scratch::new("program");
+    let path = home.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(DEADLINE)).expect("a live socket");
+    let mut server = Server::start_with(
+        &["--set", "adminListen=off"],
+        &[("NOTIFY_SOCKET", path.to_str().expect("a path of text"))],
+    );
+    let told = || {
+        let mut text = [0; 256];
+        let count = socket.recv(&mut text).expect("a notice");
+        String::from_utf8_lossy(&text[..count]).into_owned()
+    };
+    assert!(told().starts_with("READY=1"));
+    server.send(Signal::TERM);
+    assert!(told().starts_with("STOPPING=1"));
+    assert!(server.wait().success());
+}
+
+#[test]
+fn json_logs_are_one_object_a_line() {
+    let mut server = Server::start(&["--set", "logFormat=json", "--set", "logLevel=debug", "-n", "a:9876"]);
+    server.wait_until("the start is logged", |server| server.err().contains("\"started\""));
+    server.send(Signal::TERM);
+    assert!(server.wait().success());
+    let err = server.err();
+    assert!(err.lines().count() >= 3, "{err}");
+    for line in err.lines() {
+        let event: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
+    }
+    assert!(err.contains("-n has no effect"), "{err}");
+}
+
+#[test]
+fn the_level_of_the_log_is_a_setting_and_rust_log_ranks_above_it() {
+    let mut quiet = Server::start(&["--set", "logLevel=error"]);
+    quiet.send(Signal::TERM);
+    assert!(quiet.wait().success());
+    assert_eq!(quiet.err(), "");
+    let mut loud =
+        Server::start_with(&["--set", "logLevel=error", "--set", "adminListen=off"], &[("RUST_LOG", "info")]);
+    loud.send(Signal::TERM);
+    assert!(loud.wait().success());
+    assert!(loud.err().contains("started"), "{}", loud.err());
+}
