@@ -41,15 +41,13 @@ impl RouteTable {
             read_only: identity.id != 0 && identity.acting_master == Some(true),
         };
         let mut tally = TopicTally::default();
-        if !version_changed {
-            self.notice_parts(identity.address, body, group_id);
-        }
-        if self.policy.delete_unlisted_topics {
-            self.delete_unlisted(identity.address, body, group_id, &mut tally, change);
-        }
         let mut changed = false;
         for topic in &body.topics {
             changed |= self.take_topic(topic, &rules, &mut tally, change);
+        }
+        let may_be_a_part = !version_changed && tally.has_added();
+        if may_be_a_part || self.policy.delete_unlisted_topics {
+            self.look_for_unlisted(identity.address, body, may_be_a_part, &rules, &mut tally, change);
         }
         changed |= self.take_mappings(body, group_id, change);
         if changed {
@@ -158,53 +156,34 @@ impl RouteTable {
         self.forget_bodies(owner);
     }
 
-    /// Notices a broker that registers in parts: a body under the data version that is known already
-    /// adds topics and omits others, so that neither of the two contains the other.
-    fn notice_parts(&mut self, address: &str, body: &RegisterBrokerBody<'_>, group_id: GroupId) {
-        let known = |topic: &TopicConfig<'_>| {
-            self.topic_ids
-                .get(topic_name(topic))
-                .is_some_and(|id| self.topic(*id).queues_of(group_id).is_some())
-        };
-        if body.topics.iter().all(known) {
-            return;
-        }
-        let listed = listed_topics(body);
-        let omits = self.group(group_id).topics.iter().any(|id| !listed.contains(&*self.topic(*id).name));
-        if omits && let Some(broker) = self.brokers.get_mut(address) {
-            broker.registers_in_parts = true;
-        }
-    }
-
-    /// Removes the group's queues from topics that the body does not list (spec 2.6). A body with
-    /// static mappings removes nothing, nor does one of a broker that registers in parts.
-    fn delete_unlisted(
+    /// Looks at the topics that the group has and the body does not list.
+    ///
+    /// A body under the data version that was known already which adds topics and omits others is a
+    /// part: neither of the two bodies contains the other. The purge (spec 2.6) removes the omitted
+    /// topics, but not because of a body with static mappings, nor of a broker that registers in parts.
+    fn look_for_unlisted(
         &mut self,
         address: &str,
         body: &RegisterBrokerBody<'_>,
-        group_id: GroupId,
+        may_be_a_part: bool,
+        rules: &TopicRules,
         tally: &mut TopicTally,
         change: &mut Change,
     ) {
-        let in_parts = self.brokers.get(address).is_some_and(|broker| broker.registers_in_parts);
-        if in_parts || !body.mappings.is_empty() {
+        let listed = listed_topics(body);
+        let known = self.group(rules.group).topics.iter().copied();
+        let mut unlisted: Vec<_> = known.filter(|id| !listed.contains(&*self.topic(*id).name)).collect();
+        let Some(broker) = self.brokers.get_mut(address) else { return };
+        broker.registers_in_parts |= may_be_a_part && !unlisted.is_empty();
+        let purges = self.policy.delete_unlisted_topics && !broker.registers_in_parts;
+        if unlisted.is_empty() || !purges || !body.mappings.is_empty() {
             return;
         }
-        let listed = listed_topics(body);
-        let mut unlisted: Vec<_> = self
-            .group(group_id)
-            .topics
-            .iter()
-            .copied()
-            .filter(|id| !listed.contains(&*self.topic(*id).name))
-            .collect();
         unlisted.sort_unstable();
-        for id in &unlisted {
-            self.drop_queues(*id, group_id, tally, change);
+        for id in unlisted {
+            self.drop_queues(id, rules.group, tally, change);
         }
-        if !unlisted.is_empty() {
-            self.group_mut(group_id).touch();
-        }
+        self.group_mut(rules.group).touch();
     }
 }
 

@@ -79,6 +79,10 @@ impl TopicTally {
         self.example.get_or_insert_with(|| Arc::clone(topic));
     }
 
+    pub(crate) fn has_added(&self) -> bool {
+        self.added > 0
+    }
+
     pub(crate) fn altered(&mut self, topic: &Arc<str>) {
         self.altered += 1;
         self.example.get_or_insert_with(|| Arc::clone(topic));
@@ -329,12 +333,18 @@ impl RouteTable {
         self.topics_peak = self.topics_peak.max(self.topics.len());
         change.dirty.sort_unstable();
         change.dirty.dedup();
+        let mut last: Option<Arc<Route>> = None;
         for id in std::mem::take(&mut change.dirty) {
             let topic = self.topic(id);
             let parts = (!topic.queues.is_empty()).then(|| self.parts_of(topic));
             if topic.route.as_deref().map(Route::parts) != parts.as_ref() {
                 let name = Arc::clone(&topic.name);
-                let route = parts.map(|parts| self.shared_route(parts));
+                let route = parts.map(|parts| match &last {
+                    // Neighbours mostly look the same.
+                    Some(last) if *last.parts() == parts => Arc::clone(last),
+                    _ => self.shared_route(parts),
+                });
+                last.clone_from(&route);
                 self.topic_mut(id).route.clone_from(&route);
                 change.effects.changed.push(RouteChange { topic: name, route });
             }
