@@ -16,7 +16,7 @@ use crate::header::Header;
 use crate::properties;
 
 /// Small, so that a bomb is one soon.
-const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64 };
+const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64, entries_max: 100_000 };
 
 /// A stream of frames.
 pub fn frame(input: &[u8]) {

@@ -9,7 +9,7 @@ use waypost_rocketmq_wire::body::{
 };
 use waypost_rocketmq_wire::checksum::body_crc32;
 
-const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64 };
+const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64, entries_max: 100_000 };
 
 /// A registration with two topics and a static topic, deflated by a JVM.
 const VECTOR_A: &str = "78da554fc1aac230108c7e86a7b2e7a895f750c94d41a5a04fe489179190c6558b6d5392f420a5e0a7bbad077187ddc3cc323b\
@@ -166,12 +166,38 @@ fn every_truncation_of_the_inflated_layout_is_refused() {
     }
 }
 
+/// Thirteen bytes of an inflated body are a topic that takes a hundred: a small frame could take gigabytes.
+#[test]
+fn more_entries_than_the_limit_are_refused_in_every_form() {
+    let limits = BodyLimits { entries_max: 1, ..LIMITS };
+    let json = |topics: &str, mappings: &str| {
+        format!(
+            r#"{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{topics}}},"topicQueueMappingInfoMap":{{{mappings}}}}}}}"#
+        )
+    };
+    let decode = |body: &[u8], form| {
+        RegisterBrokerBody::decode(body, form, &limits).map(|body| (body.topics.len(), body.mappings.len()))
+    };
+    let too_many = |section| Err(BodyError::TooManyEntries { section, limit: 1 });
+    assert_eq!(decode(json(r#""a":{}"#, r#""a":{}"#).as_bytes(), BodyForm::Json), Ok((1, 1)));
+    assert_eq!(decode(json(r#""a":{},"b":{}"#, "").as_bytes(), BodyForm::Json), too_many("topics"));
+    assert_eq!(decode(json("", r#""a":{},"b":{}"#).as_bytes(), BodyForm::Json), too_many("mappings"));
+    assert_eq!(decode(br#"{"topicConfigTable":{"a":{},"b":{}}}"#, BodyForm::Legacy), too_many("topics"));
+    let form = BodyForm::Binary { mappings: true };
+    let two_topics = b"\0\0\0\x02{}\0\0\0\x02\0\0\0\x09a 1 1 6 S\0\0\0\x09b 1 1 6 S\0\0\0\0\0\0\0\0";
+    assert_eq!(decode(two_topics, form), too_many("topics"));
+    let two_mappings = b"\0\0\0\x02{}\0\0\0\0\0\0\0\x02[]\0\0\0\x02\0\0\0\x02{}\0\0\0\x02{}";
+    assert_eq!(decode(two_mappings, form), too_many("mappings"));
+}
+
 #[test]
 fn counts_that_a_peer_only_claims_reserve_nothing() {
-    let mut claims = Vec::from(*b"\0\0\0\x02{}");
-    claims.extend_from_slice(&i32::MAX.to_be_bytes());
+    let claims = |count: i32| [&b"\0\0\0\x02{}"[..], &count.to_be_bytes()].concat();
     let form = BodyForm::Binary { mappings: true };
-    let error = RegisterBrokerBody::decode(&claims, form, &LIMITS);
+    let (over, at) = (claims(100_001), claims(100_000));
+    let error = RegisterBrokerBody::decode(&over, form, &LIMITS);
+    assert_eq!(error, Err(BodyError::TooManyEntries { section: "topics", limit: 100_000 }));
+    let error = RegisterBrokerBody::decode(&at, form, &LIMITS);
     assert_eq!(error, Err(BodyError::Truncated { section: "topics", offset: 10 }));
     let error = RegisterBrokerBody::decode(&[255, 255, 255, 255, 0], form, &LIMITS);
     assert_eq!(error, Err(BodyError::NegativeLength { section: "data version", length: -1, offset: 0 }));

@@ -10,7 +10,7 @@ use waypost_rocketmq_wire::frame::{FrameLimits, HeaderEncoding, decode_frame, fr
 use waypost_rocketmq_wire::header::{Header, Language};
 use waypost_rocketmq_wire::message::{Request, Response};
 
-const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64 };
+const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64, entries_max: 100_000 };
 
 struct Vector {
     name: String,

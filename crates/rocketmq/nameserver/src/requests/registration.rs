@@ -120,7 +120,12 @@ fn seed(form: BodyForm) -> u64 {
 }
 
 fn undecodable(error: BodyError) -> Reply {
-    let remark = format!("Failed to decode RegisterBrokerBody: {error}");
+    let setting = match error {
+        BodyError::TooManyEntries { .. } => " (topicsMax)",
+        BodyError::InflatedTooLong { .. } => " (inflatedBodyMax)",
+        _ => "",
+    };
+    let remark = format!("Failed to decode RegisterBrokerBody: {error}{setting}");
     Reply::error(response::SYSTEM_ERROR, remark).with_typed_header()
 }
 

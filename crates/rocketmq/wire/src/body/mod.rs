@@ -38,6 +38,7 @@ pub use self::topic_route::TopicRouteData;
 pub use crate::properties;
 
 use crate::json::{JsonError, Reader, write_integer, write_string};
+use crate::utf8;
 
 /// Limits that bodies are held to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,11 +47,14 @@ pub struct BodyLimits {
     pub inflated_max: usize,
     /// Levels of nested objects and arrays, at most 512. Default: 64; real bodies have six.
     pub json_depth: usize,
+    /// Topics of a registration, and as many mappings. What is read takes many times the memory of its bytes, so
+    /// their number is limited, too. Default: 2,000,000.
+    pub entries_max: usize,
 }
 
 impl Default for BodyLimits {
     fn default() -> Self {
-        Self { inflated_max: 256 * 1024 * 1024, json_depth: 64 }
+        Self { inflated_max: 256 * 1024 * 1024, json_depth: 64, entries_max: 2_000_000 }
     }
 }
 
@@ -88,6 +92,14 @@ pub enum BodyError {
     #[error("the body inflates to more than {limit} bytes")]
     InflatedTooLong {
         /// [`BodyLimits::inflated_max`].
+        limit: usize,
+    },
+    /// The body lists more topics or mappings than the limit.
+    #[error("the body lists more {section} than the {limit} that are allowed")]
+    TooManyEntries {
+        /// The section.
+        section: &'static str,
+        /// [`BodyLimits::entries_max`].
         limit: usize,
     },
     /// The deflated stream is corrupt or ends too early.
@@ -128,6 +140,7 @@ impl BodyError {
             Self::Key { .. } => "body_key",
             Self::NullEntry { .. } => "body_null_entry",
             Self::InflatedTooLong { .. } => "body_inflated_too_long",
+            Self::TooManyEntries { .. } => "body_too_many_entries",
             Self::Deflate => "body_deflate",
             Self::Truncated { .. } => "body_truncated",
             Self::NegativeLength { .. } => "body_negative",
@@ -142,7 +155,7 @@ fn read_whole<T>(
     limits: &BodyLimits,
     read: impl FnOnce(&mut Reader<'_>) -> Result<T, BodyError>,
 ) -> Result<T, BodyError> {
-    let text = String::from_utf8_lossy(body);
+    let text = utf8::text(body);
     let mut reader = Reader::new(&text, limits.json_depth);
     let value = read(&mut reader)?;
     reader.finish()?;

@@ -6,6 +6,7 @@ use super::{
     BodyError, BodyLimits, DataVersion, Dialect, RegisterBrokerBody, TopicConfig, TopicQueueMapping,
     read_texts, read_whole, write_texts,
 };
+use crate::utf8;
 
 /// Bytes of the shortest topic: its length and `t 1 1 6 SINGLE_TAG`.
 const TOPIC_LEAST: usize = 22;
@@ -17,11 +18,11 @@ pub(super) fn decode<'a>(
     mappings: bool,
     limits: &BodyLimits,
 ) -> Result<RegisterBrokerBody<'a>, BodyError> {
-    let mut cursor = Cursor { rest: bytes, total: bytes.len() };
+    let mut cursor = Cursor { rest: bytes, total: bytes.len(), entries_max: limits.entries_max };
     let version = cursor.text("data version")?;
     let data_version =
         if version.is_empty() { DataVersion::default() } else { DataVersion::decode(version, limits)? };
-    let count = cursor.count("topics")?;
+    let count = cursor.entries("topics")?;
     // The count comes from a peer: no more is reserved than the bytes at hand can back.
     let mut topics = Vec::with_capacity(count.min(cursor.rest.len() / TOPIC_LEAST));
     for _ in 0..count {
@@ -38,7 +39,7 @@ pub(super) fn decode<'a>(
         filter_servers: Some(filter_servers.unwrap_or_default()),
     };
     if mappings {
-        let count = cursor.count("mappings")?;
+        let count = cursor.entries("mappings")?;
         for _ in 0..count {
             let mapping = read_whole(cursor.text("mappings")?, limits, TopicQueueMapping::read)?;
             let topic = mapping.topic.clone().unwrap_or_default();
@@ -74,7 +75,7 @@ pub(super) fn encode(body: &RegisterBrokerBody<'_>, mappings: bool, out: &mut Ve
 /// A topic's text: name, queues to read, queues to write, permission, filter type, attributes.
 fn read_topic(bytes: &[u8]) -> Option<TopicConfig<'_>> {
     let mut fields = bytes.split(|&byte| byte == b' ');
-    let name = String::from_utf8_lossy(fields.next()?);
+    let name = utf8::text(fields.next()?);
     let mut number = || -> Option<i32> { std::str::from_utf8(fields.next()?).ok()?.parse().ok() };
     let (read_queue_nums, write_queue_nums, perm) = (number()?, number()?, number()?);
     // The filter type has to be there but means nothing here; attributes are ignored.
@@ -110,6 +111,7 @@ fn count_bytes(count: usize) -> [u8; 4] {
 struct Cursor<'a> {
     rest: &'a [u8],
     total: usize,
+    entries_max: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -126,6 +128,13 @@ impl<'a> Cursor<'a> {
         let offset = self.offset(0);
         self.rest = rest;
         usize::try_from(length).map_err(|_| BodyError::NegativeLength { section, length, offset })
+    }
+
+    /// The number of entries of a section. Refused before they are read: a body of a few hundred kilobytes can
+    /// list so many that reading them takes gigabytes.
+    fn entries(&mut self, section: &'static str) -> Result<usize, BodyError> {
+        let (count, limit) = (self.count(section)?, self.entries_max);
+        if count > limit { Err(BodyError::TooManyEntries { section, limit }) } else { Ok(count) }
     }
 
     fn text(&mut self, section: &'static str) -> Result<&'a [u8], BodyError> {

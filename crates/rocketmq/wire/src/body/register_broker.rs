@@ -131,7 +131,7 @@ impl<'a> RegisterBrokerBody<'a> {
     fn read_legacy(text: &'a str, limits: &BodyLimits) -> Result<Self, BodyError> {
         let mut body = Self::default();
         let mut reader = Reader::new(text, limits.json_depth);
-        reader.object(|reader, key| body.read_inner(reader, &key))?;
+        reader.object(|reader, key| body.read_inner(reader, &key, limits))?;
         reader.finish()?;
         Ok(body)
     }
@@ -143,7 +143,7 @@ impl<'a> RegisterBrokerBody<'a> {
             match Outer::of(&key) {
                 Outer::FilterServerList => body.filter_servers = read_texts(reader)?,
                 Outer::Wrapper => {
-                    reader.object_or_null(|reader, key| body.read_inner(reader, &key))?;
+                    reader.object_or_null(|reader, key| body.read_inner(reader, &key, limits))?;
                 }
                 Outer::Unknown => reader.skip()?,
             }
@@ -153,17 +153,29 @@ impl<'a> RegisterBrokerBody<'a> {
         Ok(body)
     }
 
-    fn read_inner(&mut self, reader: &mut Reader<'a>, key: &str) -> Result<(), BodyError> {
+    fn read_inner(
+        &mut self,
+        reader: &mut Reader<'a>,
+        key: &str,
+        limits: &BodyLimits,
+    ) -> Result<(), BodyError> {
+        let limit = limits.entries_max;
         match Inner::of(key) {
             Inner::DataVersion => self.data_version = DataVersion::read(reader)?,
             Inner::TopicConfigTable => {
                 reader.table_or_null(|reader, key| {
+                    if self.topics.len() >= limit {
+                        return Err(BodyError::TooManyEntries { section: "topics", limit });
+                    }
                     self.topics.push(TopicConfig::read(reader, key)?);
                     Ok::<(), BodyError>(())
                 })?;
             }
             Inner::TopicQueueMappingInfoMap => {
                 reader.table_or_null(|reader, topic| {
+                    if self.mappings.len() >= limit {
+                        return Err(BodyError::TooManyEntries { section: "mappings", limit });
+                    }
                     if !reader.null() {
                         self.mappings.push((topic, TopicQueueMapping::read(reader)?));
                     }
