@@ -213,6 +213,13 @@ impl Pulse {
     pub fn thawed_at(&self) -> Millis {
         Millis(self.beat.thawed_at.load(Ordering::Relaxed))
     }
+
+    /// Whether the process stands still up to `now`, or did until less than `grace` ago. What came meanwhile
+    /// waits in the sockets, so nobody may be taken for silent yet.
+    pub fn is_thawing(&self, now: Millis, grace: Duration) -> bool {
+        self.stalled_for(now) > FREEZE_THRESHOLD
+            || (self.freeze_epoch() > 0 && now.since(self.thawed_at()) < grace)
+    }
 }
 
 fn keep_beating(beat: &Weak<Beat>, clock: &Clock) {
@@ -278,6 +285,19 @@ mod tests {
         assert_eq!(pulse.freeze_epoch(), 1);
         assert_eq!(pulse.thawed_at(), Millis::new(3_201));
         assert_eq!(pulse.stalled_for(Millis::new(3_301)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_process_thaws_from_the_end_of_its_freeze_for_the_grace() {
+        let grace = Duration::from_secs(2);
+        let pulse = Pulse::new(Millis::ZERO);
+        pulse.tick(Millis::new(100));
+        assert!(!pulse.is_thawing(Millis::new(1_000), grace));
+        assert!(pulse.is_thawing(Millis::new(5_000), grace), "before the pulse has noticed");
+        pulse.tick(Millis::new(5_050));
+        assert!(pulse.is_thawing(Millis::new(7_049), grace));
+        pulse.tick(Millis::new(7_000));
+        assert!(!pulse.is_thawing(Millis::new(7_050), grace));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The server: binds, starts its threads, serves connections, stops.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, available_parallelism};
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use waypost_net::accept::{AcceptLimits, AcceptStats, Accepted, Acceptor};
 use waypost_net::budget::MemoryBudget;
@@ -18,6 +20,7 @@ use waypost_net::socket::SocketOptions;
 use waypost_net::tasks::{Stop, Tasks};
 use waypost_net::tls::{ClientAuth, DEFAULT_RELOAD_PERIOD, ServerTls, TlsError, TlsFiles};
 use waypost_net::watchdog::{StallReport, Watchdog, WatchdogOptions};
+use waypost_net::workers::Workers;
 use waypost_rocketmq_registry::{Command, ConnectionEnd, RouteTable};
 
 use crate::audit::Audit;
@@ -36,6 +39,9 @@ const TABLE_TICK: Duration = Duration::from_millis(500);
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 /// How long a large frame may take to arrive while others wait for memory.
 const FRAME_PATIENCE: Duration = Duration::from_secs(30);
+/// After a standstill of the process, the time in which signs of life that came meanwhile are read: nobody is
+/// removed or closed for silence before. Brokers with short timeouts report every second.
+const THAW_GRACE: Duration = Duration::from_secs(3);
 /// How long connections may take to finish what they have begun when the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Registrations yield to route queries: with this nice value the kernel gives their thread about a
@@ -118,7 +124,7 @@ impl NameServer {
         let (kv, kv_report) = open_kv(&settings, options.kv_from_backup, &owner)?;
         let audit = Arc::new(Audit::default());
         let (table_lane, table_thread) =
-            Lane::start("table lane", &watchdog, || {}, Some(table_chore(&owner, &audit, &pulse)))?;
+            Lane::start("table lane", &watchdog, || {}, Some(table_chore(&owner, &audit, &clock, &pulse)))?;
         let (registration_lane, registration_thread) =
             Lane::start("registration lane", &watchdog, yield_to_queries, None)?;
 
@@ -135,6 +141,7 @@ impl NameServer {
             table_lane,
             registration_lane,
         }));
+        let workers = Workers::start(available_parallelism().map_or(1, NonZero::get))?;
         let acceptor = Acceptor::new(listeners, accept_limits(&settings));
         let server = Self {
             accept_stats: acceptor.stats(),
@@ -155,7 +162,7 @@ impl NameServer {
             let stop = server.tasks.stop();
             server.tasks.spawn(async move { tls.keep_fresh(DEFAULT_RELOAD_PERIOD, &stop).await });
         }
-        server.spawn_accepting(acceptor, &settings);
+        server.spawn_accepting(acceptor, workers, &settings);
         Ok(server)
     }
 
@@ -230,6 +237,9 @@ impl NameServer {
                     _ = ticks.tick() => {}
                 }
                 let now = state.pulse.now();
+                if state.pulse.is_thawing(state.clock.now(), THAW_GRACE) {
+                    continue;
+                }
                 state.sessions.sweep(now, idle);
                 if budget.waiting() > 0 {
                     state.sessions.shed_large_frames(now, FRAME_PATIENCE);
@@ -238,7 +248,7 @@ impl NameServer {
         });
     }
 
-    fn spawn_accepting(&self, acceptor: Acceptor, settings: &Settings) {
+    fn spawn_accepting(&self, acceptor: Acceptor, workers: Workers, settings: &Settings) {
         let listen = &settings.listen;
         let policy = PreamblePolicy {
             tls_mode: tls_mode(settings),
@@ -264,7 +274,14 @@ impl NameServer {
         self.tasks.spawn(async move {
             let serve = |accepted: Accepted| {
                 let (door, stop) = (Arc::clone(&door), connections.stop());
-                connections.spawn(async move { door.serve(accepted, &stop).await });
+                let Accepted { stream, peer, number, slot, .. } = accepted;
+                let serve = move |stream| async move {
+                    door.serve(stream, peer, number, &stop).await;
+                    drop(slot);
+                };
+                if let Err(error) = workers.serve(&connections, stream, serve) {
+                    tracing::warn!(%peer, %error, "connection closed before its first request");
+                }
             };
             acceptor.run(&accepting, serve).await;
         });
@@ -279,8 +296,7 @@ struct Door {
 }
 
 impl Door {
-    async fn serve(&self, accepted: Accepted, stop: &Stop) {
-        let Accepted { stream, peer, number, slot, .. } = accepted;
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64, stop: &Stop) {
         let entered = tokio::select! {
             entered = self.entrance.enter(stream, peer) => entered,
             () = stop.requested() => return,
@@ -312,7 +328,7 @@ impl Door {
                 owner.apply(Command::ConnectionLost { connection, how });
             });
         }
-        drop((listed, slot));
+        drop(listed);
     }
 
     fn refuse(&self, peer: SocketAddr, error: &EntranceError) {
@@ -411,12 +427,14 @@ fn open_kv(
     Ok((store, report))
 }
 
-fn table_chore(owner: &Arc<Owner>, audit: &Arc<Audit>, pulse: &Pulse) -> Chore {
-    let (owner, audit, pulse) = (Arc::clone(owner), Arc::clone(audit), pulse.clone());
+fn table_chore(owner: &Arc<Owner>, audit: &Arc<Audit>, clock: &Clock, pulse: &Pulse) -> Chore {
+    let (owner, audit, clock, pulse) = (Arc::clone(owner), Arc::clone(audit), clock.clone(), pulse.clone());
     Chore {
         period: TABLE_TICK,
         work: Box::new(move || {
-            owner.apply(Command::Tick);
+            if !pulse.is_thawing(clock.now(), THAW_GRACE) {
+                owner.apply(Command::Tick);
+            }
             audit.tick(pulse.now());
         }),
     }
