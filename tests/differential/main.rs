@@ -27,14 +27,24 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/differential")
 }
 
+/// Where the scenarios lie: in the folder that `SCENARIOS` names, for scenarios of others, or here.
+fn shelf() -> PathBuf {
+    std::env::var_os("SCENARIOS").map_or_else(|| folder().join("scenarios"), PathBuf::from)
+}
+
+/// Whether all scenarios of the project are played, and nothing else.
+fn is_complete() -> bool {
+    std::env::var_os("SCENARIO").is_none() && std::env::var_os("SCENARIOS").is_none()
+}
+
 fn recording_of(scenario: &Scenario) -> PathBuf {
-    folder().join("scenarios").join(format!("{}.trace", scenario.name))
+    shelf().join(format!("{}.trace", scenario.name))
 }
 
 /// The scenarios whose names begin with `SCENARIO`, or all.
 fn scenarios() -> Vec<Scenario> {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
-    let mut files: Vec<PathBuf> = fs::read_dir(folder().join("scenarios"))
+    let mut files: Vec<PathBuf> = fs::read_dir(shelf())
         .expect("the folder of scenarios")
         .map(|entry| entry.expect("an entry of the folder").path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "scenario"))
@@ -112,7 +122,7 @@ impl<'a> Hosts<'a> {
 fn play_java(scenario: &Scenario, hosts: &Hosts<'_>) -> Result<Trace, ScenarioError> {
     match hosts.host_for(scenario)?.serve(scenario) {
         Ok(mut server) => play(scenario, &mut server, true),
-        Err(_) if scenario.may_not_start => Ok(Trace::of_no_start()),
+        Err(ScenarioError::Refused { .. }) if scenario.may_not_start => Ok(Trace::of_no_start()),
         Err(error) => {
             println!("another JVM after {error}");
             hosts.give_up();
@@ -125,7 +135,7 @@ fn play_waypost(scenario: &Scenario) -> Result<Trace, ScenarioError> {
     let own = [("adminAddress".to_owned(), "127.0.0.1:0".to_owned())];
     match WaypostServer::serve(Path::new(env!("CARGO_BIN_EXE_waypost")), scenario, &own) {
         Ok(mut server) => play(scenario, &mut server, false),
-        Err(_) if scenario.may_not_start => Ok(Trace::of_no_start()),
+        Err(ScenarioError::Refused { .. }) if scenario.may_not_start => Ok(Trace::of_no_start()),
         Err(error) => Err(error),
     }
 }
@@ -177,7 +187,11 @@ fn first_difference(recorded: &str, seen: &str) -> String {
             (left, right) if left == right && left.is_some() => {}
             (None, None) => return String::new(),
             (left, right) => {
-                return format!("\n  recorded: {}\n  seen:     {}", left.unwrap_or("-"), right.unwrap_or("-"));
+                return format!(
+                    "\n  recorded: {}\n  seen:     {}",
+                    left.unwrap_or("-"),
+                    right.unwrap_or("-")
+                );
             }
         }
     }
@@ -187,7 +201,7 @@ fn first_difference(recorded: &str, seen: &str) -> String {
 fn waypost_does_the_same_but_for_the_listed_differences() {
     let listed = differences();
     let scenarios = scenarios();
-    let (mut faults, mut occurred) = (Vec::new(), BTreeSet::new());
+    let (mut faults, mut occurred, mut own_keys) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for comparison in for_each(&scenarios, |scenario| {
         let text = fs::read_to_string(recording_of(scenario))
             .map_err(|error| format!("{}: {error}", scenario.name))?;
@@ -202,6 +216,7 @@ fn waypost_does_the_same_but_for_the_listed_differences() {
             Ok(comparison) => {
                 faults.extend(comparison.faults);
                 occurred.extend(comparison.occurred);
+                own_keys.extend(comparison.own_keys);
             }
             Err(fault) => faults.push(fault),
         }
@@ -209,10 +224,16 @@ fn waypost_does_the_same_but_for_the_listed_differences() {
     let played = |name: &str| name == "*" || scenarios.iter().any(|scenario| scenario.name == name);
     for (at, difference) in listed.entries().iter().enumerate() {
         if !occurred.contains(&at)
-            && (!is_asked_for() || (difference.scenario != "*" && played(&difference.scenario)))
+            && (is_complete() || (difference.scenario != "*" && played(&difference.scenario)))
         {
             faults.push(format!("listed, but it does not occur: {difference}"));
         }
+    }
+    if is_complete() {
+        let unseen = listed.own_keys().iter().filter(|key| !own_keys.contains(*key));
+        faults.extend(
+            unseen.map(|key| format!("own_configuration_keys has `{key}`, but 319 does not show it")),
+        );
     }
     faults.sort();
     assert!(
@@ -226,7 +247,7 @@ fn waypost_does_the_same_but_for_the_listed_differences() {
 
 #[test]
 fn the_scenarios_cover_the_specification() {
-    if is_asked_for() {
+    if !is_complete() {
         return;
     }
     let faults = coverage::faults(&scenarios());

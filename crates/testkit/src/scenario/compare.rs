@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::differences::{Differences, Place};
 use super::json::canonical;
 use super::observe::EXCEPTION;
-use super::trace::{Observation, Trace};
+use super::trace::{Observation, Trace, remove_usual};
 
 /// What a comparison found.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub struct Comparison {
     pub faults: Vec<String>,
     /// Which entries of the file occurred, by their position.
     pub occurred: BTreeSet<usize>,
+    /// Which of the file's own configuration keys were shown.
+    pub own_keys: BTreeSet<String>,
 }
 
 /// Compares what the reference server and another one answered to a scenario.
@@ -52,25 +54,27 @@ fn compare_step(
 ) {
     let (mut left, mut right) = (left.seen.clone(), right.seen.clone());
     level(&mut left, &mut right);
+    own_keys(&left, &mut right, listed, out);
     for (at, difference) in listed.at(place) {
-        let (java, waypost) = (lookup(&left, &difference.path), lookup(&right, &difference.path));
-        let as_listed = difference.is(java, waypost);
-        if java == waypost || (!as_listed && difference.is_general()) {
+        let places = difference.places();
+        let shown = |(path, java, waypost): &(String, Option<&Value>, Option<&Value>)| {
+            lookup(&left, path) == *java && lookup(&right, path) == *waypost
+        };
+        let as_listed = places.iter().all(shown);
+        let differs = places.iter().any(|(path, ..)| lookup(&left, path) != lookup(&right, path));
+        if !differs || (!as_listed && difference.is_general()) {
             continue; // a listed difference that occurs nowhere is found in the end
         }
-        if as_listed {
-            out.occurred.insert(at);
-        } else {
-            out.occurred.insert(at);
-            out.faults.push(format!(
-                "{place}: {} is listed otherwise\n      Java:    {}\n      Waypost: {}",
-                difference.path,
-                show(java),
-                show(waypost)
-            ));
+        out.occurred.insert(at);
+        for (path, ..) in places {
+            let (java, waypost) = (remove(&mut left, &path), remove(&mut right, &path));
+            if !as_listed {
+                let (java, waypost) = (show(java.as_ref()), show(waypost.as_ref()));
+                out.faults.push(format!(
+                    "{place}: {path} is listed otherwise\n      Java:    {java}\n      Waypost: {waypost}"
+                ));
+            }
         }
-        remove(&mut left, &difference.path);
-        remove(&mut right, &difference.path);
     }
     let mut found = Vec::new();
     differ("", Some(&left), Some(&right), &mut found);
@@ -79,20 +83,38 @@ fn compare_step(
     }
 }
 
-/// Takes away what counts as equal: the texts of exceptions, and an empty ext map against none where
-/// the header forms differ (the binary form knows no empty map).
+/// Takes away the lines of a 319 that only Waypost has and that the file lists.
+fn own_keys(left: &Value, right: &mut Value, listed: &Differences, out: &mut Comparison) {
+    let Some(java) = lookup(left, "body.lines").and_then(Value::as_object) else { return };
+    let Some(lines) = right.pointer_mut("/body/lines").and_then(Value::as_object_mut) else { return };
+    for key in listed.own_keys() {
+        if !java.contains_key(key) && lines.remove(key).is_some() {
+            out.own_keys.insert(key.clone());
+        }
+    }
+}
+
+/// Takes away what counts as equal: all but the code where Java answers with the text of an exception;
+/// an empty ext map against none where the header forms differ (the binary form knows no empty map); the
+/// usual members of an answer where the other server gave none.
 fn level(left: &mut Value, right: &mut Value) {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     if text(left, "remark").as_deref() == Some(EXCEPTION) && left.get("code") == right.get("code") {
-        remove(left, "remark");
-        remove(right, "remark");
+        for value in [&mut *left, &mut *right] {
+            remove(value, "remark");
+            remove(value, "ext");
+        }
     }
     if text(left, "form") != text(right, "form") {
-        for value in [left, right] {
+        for value in [&mut *left, &mut *right] {
             if value.get("ext").and_then(Value::as_object).is_some_and(Map::is_empty) {
                 remove(value, "ext");
             }
         }
+    }
+    if left.get("code").is_some() != right.get("code").is_some() {
+        remove_usual(left);
+        remove_usual(right);
     }
 }
 
@@ -143,16 +165,11 @@ fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path_steps(path).into_iter().try_fold(value, |value, step| value.get(step))
 }
 
-fn remove(value: &mut Value, path: &str) {
+fn remove(value: &mut Value, path: &str) -> Option<Value> {
     let steps = path_steps(path);
-    let Some((last, before)) = steps.split_last() else {
-        *value = Value::Null;
-        return;
-    };
-    let parent = before.iter().try_fold(value, |value, step| value.get_mut(*step));
-    if let Some(members) = parent.and_then(Value::as_object_mut) {
-        members.remove(*last);
-    }
+    let (last, before) = steps.split_last()?;
+    let parent = before.iter().try_fold(value, |value, step| value.get_mut(*step))?;
+    parent.as_object_mut()?.remove(*last)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The one file that lists every intended difference.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,6 +11,7 @@ use super::ScenarioError;
 #[derive(Debug, Default)]
 pub struct Differences {
     entries: Vec<Difference>,
+    own_keys: Vec<String>,
 }
 
 /// One intended difference.
@@ -20,8 +23,9 @@ pub struct Difference {
     pub step: String,
     /// Which of several equal lines, from 1; `None`: each.
     pub occurrence: Option<usize>,
-    /// Where in the observation: member names joined by dots; `[...]` around a name with a dot.
-    pub path: String,
+    /// Where in the observation: member names joined by dots; `[...]` around a name with a dot. Without
+    /// a path the two values are objects with the members of the observation that differ.
+    pub path: Option<String>,
     /// What the Java NameServer shows there; `None`: nothing.
     pub java: Option<Value>,
     /// What Waypost shows there; `None`: nothing.
@@ -34,6 +38,8 @@ pub struct Difference {
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
+    own_configuration_keys: Vec<String>,
+    #[serde(default)]
     difference: Vec<Entry>,
 }
 
@@ -43,7 +49,7 @@ struct Entry {
     scenario: String,
     step: String,
     occurrence: Option<usize>,
-    path: String,
+    path: Option<String>,
     java: String,
     waypost: String,
     why: String,
@@ -96,7 +102,12 @@ impl Differences {
                 })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { entries })
+        Ok(Self { entries, own_keys: read.own_configuration_keys })
+    }
+
+    /// Configuration keys that 319 of Waypost shows and that of Java does not know.
+    pub fn own_keys(&self) -> &[String] {
+        &self.own_keys
     }
 
     /// All entries, in the order of the file.
@@ -119,23 +130,43 @@ impl Difference {
         self.scenario == "*" || self.step == "*"
     }
 
-    pub(super) fn is(&self, java: Option<&Value>, waypost: Option<&Value>) -> bool {
-        java == self.java.as_ref() && waypost == self.waypost.as_ref()
+    /// The places that the entry speaks of, each with what either server shows there.
+    pub(super) fn places<'a>(&'a self) -> Vec<(String, Option<&'a Value>, Option<&'a Value>)> {
+        if let Some(path) = &self.path {
+            return vec![(path.clone(), self.java.as_ref(), self.waypost.as_ref())];
+        }
+        let members =
+            |side: &Option<Value>| side.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+        let keys: BTreeSet<String> =
+            members(&self.java).into_iter().chain(members(&self.waypost)).map(|(key, _)| key).collect();
+        keys.into_iter()
+            .map(|key| {
+                let at = |side: &'a Option<Value>| side.as_ref().and_then(|value| value.get(&key));
+                let (java, waypost) = (at(&self.java), at(&self.waypost));
+                (key, java, waypost)
+            })
+            .collect()
     }
 }
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: `{}`: {} ({})", self.scenario, self.step, self.path, self.why)
+        let path = self.path.as_deref().unwrap_or("members");
+        write!(f, "{}: `{}`: {path} ({})", self.scenario, self.step, self.why)
     }
 }
 
-/// Whether a reason names a decision (`decision 9`), a defect (`D5`) or a section of the spec (`section 11`).
+/// Whether a reason names a decision (`decision 9`), a section of the specification (`section 11`), a
+/// defect of the original (`D5`), or a report from the field (`A18`, `S3`).
 fn cites(why: &str) -> bool {
     let words: Vec<&str> = why.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').collect();
     let number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let numbered = |word: &&str| {
+        let digits = word.strip_prefix(['A', 'D', 'S']);
+        digits.is_some_and(|digits| digits.parse::<u8>().is_ok())
+    };
     words.windows(2).any(|pair| matches!(pair[0], "decision" | "section") && number(pair[1]))
-        || words.iter().any(|word| word.strip_prefix('D').is_some_and(|digits| digits.parse::<u8>().is_ok()))
+        || words.iter().any(numbered)
 }
 
 #[cfg(test)]

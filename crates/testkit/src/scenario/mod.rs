@@ -65,6 +65,14 @@ pub enum ScenarioError {
         /// What happened.
         reason: String,
     },
+    /// A server that ended by itself instead of starting.
+    #[error("{server} did not start: {reason}")]
+    Refused {
+        /// Which server.
+        server: String,
+        /// The end of what it said.
+        reason: String,
+    },
     /// A recorded trace or a list of differences that cannot be read.
     #[error("{file}: {reason}")]
     File {

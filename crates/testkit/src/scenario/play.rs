@@ -14,8 +14,8 @@ use super::server::Server;
 use super::step::{Action, Scenario, Step, Wanted};
 use super::trace::{Observation, START, Trace};
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an answer may take: the first ones of a JVM on a busy machine take seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a step that waits for a state asks.
 const POLL: Duration = Duration::from_millis(40);
 
@@ -183,6 +183,9 @@ impl Player<'_> {
                     members.insert("reached".to_owned(), reached.into());
                 }
                 return seen;
+            }
+            if seen.get("code").is_none() {
+                self.connections.remove(name); // closed by the server: the next question takes a new one
             }
             std::thread::sleep(POLL);
         }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +31,8 @@ pub trait Server {
 
 /// How long a server may take to start: a JVM on a busy machine.
 const START: Duration = Duration::from_secs(60);
+/// What the Java NameServer ends with when it cannot start (-1).
+const JAVA_REFUSED: i32 = 255;
 /// The program that runs Java NameServers inside one JVM.
 const HOST: &str = include_str!("NamesrvHost.java");
 const LOGBACK: &str = include_str!("logback.xml");
@@ -93,15 +95,19 @@ struct HostProcess {
 }
 
 impl HostProcess {
-    /// How it ended, if it did, and the last lines of its log.
-    fn last_words(&mut self) -> String {
-        let state = match self.child.try_wait() {
-            Ok(Some(status)) => format!("the JVM ended: {status}"),
-            _ => "the JVM runs".to_owned(),
-        };
+    /// Why there was no answer: whether it refused to start a server, and the last lines of its log.
+    fn explain(&mut self, line: &str) -> ScenarioError {
         let log = fs::read_to_string(self.home.0.join("stderr.log")).unwrap_or_default();
-        let lines = log.lines().filter(|line| !line.starts_with("\tat ")).rev().take(3);
-        std::iter::once(state.as_str()).chain(lines).collect::<Vec<_>>().join(" / ")
+        let last: Vec<&str> = log.lines().filter(|line| !line.starts_with("\tat ")).rev().take(3).collect();
+        let ended = ending(&mut self.child);
+        let reason = match ended {
+            Some(status) if status.code() == Some(JAVA_REFUSED) => {
+                return ScenarioError::Refused { server: "java".to_owned(), reason: last.join(" / ") };
+            }
+            Some(status) => format!("the JVM ended at `{line}` with {status}: {}", last.join(" / ")),
+            None => format!("no answer to `{line}`: {}", last.join(" / ")),
+        };
+        fault("java", reason)
     }
 }
 
@@ -193,7 +199,7 @@ impl JavaHost {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let answer =
             writeln!(process.commands, "{line}").ok().and_then(|()| process.answers.recv_timeout(START).ok());
-        answer.ok_or_else(|| fault("java", format!("no answer to `{line}`: {}", process.last_words())))
+        answer.ok_or_else(|| process.explain(line))
     }
 }
 
@@ -290,13 +296,17 @@ fn launch(binary: &Path, config: &Path, home: &Path) -> Result<(Child, SocketAdd
     let lines = child.stdout.take().map(lines_of).ok_or_else(|| fault("waypost", "no standard output"))?;
     loop {
         let Ok(line) = lines.recv_timeout(START) else {
+            let ended = ending(&mut child).is_some();
             let _ = child.kill();
             let _ = child.wait();
             let log = fs::read_to_string(&log_file).unwrap_or_default();
-            return Err(fault(
-                "waypost",
-                format!("did not start: {}", log.lines().last().unwrap_or("no log")),
-            ));
+            let reason = log.lines().last().unwrap_or("no log").to_owned();
+            let server = "waypost".to_owned();
+            return Err(if ended {
+                ScenarioError::Refused { server, reason }
+            } else {
+                ScenarioError::Server { server, reason }
+            });
         };
         if line.starts_with("The Name Server boot success.") {
             let port = line.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
@@ -332,6 +342,14 @@ impl Drop for WaypostServer {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// How a process ended that has just closed its output; `None`: it still runs after a second.
+fn ending(child: &mut Child) -> Option<ExitStatus> {
+    (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        child.try_wait().ok().flatten()
+    })
 }
 
 fn lines_of(output: ChildStdout) -> Receiver<String> {

@@ -131,7 +131,8 @@ pub(super) struct Wanted {
     pub(super) without: Vec<String>,
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long `next` and `closed` wait unless they say otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Scenario {
     /// Reads a scenario; `name` is the file's name without its ending.

@@ -88,6 +88,13 @@ impl Trace {
     }
 }
 
+/// Takes the members away that are as usual.
+pub(super) fn remove_usual(answer: &mut Value) {
+    if let Some(members) = answer.as_object_mut() {
+        members.retain(|key, value| usual(key).as_ref() != Some(value));
+    }
+}
+
 /// The step of the first observation of a scenario that may not start.
 pub(super) const START: &str = "start";
 
