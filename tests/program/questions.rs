@@ -148,3 +148,31 @@ fn help_man_pages_and_completions_are_data() {
         assert!(told.out.contains(part), "{command}: {}", told.out);
     }
 }
+
+#[test]
+fn the_page_of_commands_names_every_command() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let page = std::fs::read_to_string(page).expect("a page");
+    let (mut open, mut named) = (vec![String::new()], 0);
+    while let Some(path) = open.pop() {
+        let help = ask(&format!("{path} -h")).out;
+        let commands = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
+        let commands = commands.split("\n\n").next().unwrap_or_default();
+        // Longer descriptions go on in further lines, which are indented deeper.
+        for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+            let name = line.split_whitespace().next().expect("a name");
+            if name == "help" {
+                continue;
+            }
+            let command = format!("{path} {name}");
+            let is_group = ["kv", "config"].contains(&name);
+            let shown = command.trim_start();
+            assert!(is_group || page.contains(&format!("`{shown}")), "{shown} is missing in docs/cli.md");
+            named += 1;
+            if is_group {
+                open.push(command);
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}

@@ -12,8 +12,8 @@ use crate::servers::Servers;
 /// What a user sees at the end of `waypost -h`.
 const EXAMPLES: &str = "\
 Start here:
-  waypost serve --demo               a NameServer with two simulated brokers
-  waypost route TopicTest            where a topic lives
+  waypost serve --demo                a NameServer with two simulated brokers
+  waypost route TopicTest             where a topic lives
   waypost brokers -n \"a:9876;b:9876\"  who is registered, on any RocketMQ NameServer
 
 Exit codes of commands: 0 done; 1 the server said no or does not have it; 2 wrong usage;
@@ -22,7 +22,7 @@ Exit codes of serve: 0 stopped by a signal; 1 could not start; 2 wrong usage or 
 
 /// The routing center for message queues: a RocketMQ NameServer, and commands for any of them.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "waypost", version, about, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "waypost", version, after_help = EXAMPLES)]
 #[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
