@@ -54,4 +54,5 @@ pub mod json;
 pub mod language;
 pub mod message;
 pub mod properties;
+mod utf8;
 pub mod version;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{ExtFields, Header, HeaderError};
 use crate::language::Language;
+use crate::utf8;
 
 /// Decodes a binary header. Texts of length zero are absent: the layout cannot say "empty", and the originals
 /// read them as null. Bytes that follow the ext fields are refused; no peer sends them.
@@ -87,7 +88,7 @@ impl<'a> Cursor<'a> {
     fn text(&mut self, length: i32, field: &'static str) -> Result<Option<Cow<'a, str>>, HeaderError> {
         match usize::try_from(length) {
             Ok(0) => Ok(None),
-            Ok(length) => Ok(Some(String::from_utf8_lossy(self.take(length, field)?))),
+            Ok(length) => Ok(Some(utf8::text(self.take(length, field)?))),
             Err(_) => Err(HeaderError::NegativeLength { field, length }),
         }
     }

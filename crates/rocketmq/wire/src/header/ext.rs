@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 /// A header's table of named texts. Up to eight fields need no allocation.
+///
+/// A field whose value is `null` is absent, and so is one with an empty value in a binary header, which cannot say
+/// "empty". In a JSON header an empty value is a value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ExtFields<'a> {
     present: bool,
