@@ -140,11 +140,8 @@ fn transcript(stage: &Stage, program: &Program) -> Vec<Shown> {
         })
         .collect();
     stage.wait_for_brokers(&server, &names, SOON);
-    let addresses = [
-        ("ns", name_servers.clone()),
-        ("a", brokers[0].address().to_string()),
-        ("b", brokers[1].address().to_string()),
-    ];
+    let (a, b) = (brokers[0].address().to_string(), brokers[1].address().to_string());
+    let addresses = [("ns", name_servers), ("a", a), ("b", b)];
     let mut shown = Vec::new();
     for version in [Version::V5, Version::V4] {
         let before = shown.len();
