@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -51,15 +51,25 @@ impl Server {
     /// Starts it with a free port, and whatever else is given.
     pub(crate) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let home = Scratch::new("program");
-        let (out, err) = (home.path().join("stdout"), home.path().join("stderr"));
+        let log = File::create(home.path().join("stderr")).expect("a file");
+        Self::launch(home, arguments, environment, log.into())
+    }
+
+    /// Starts it with its standard error going to `log`.
+    pub(crate) fn start_with_log(log: Stdio) -> Self {
+        Self::launch(Scratch::new("program"), &["--set", "adminListen=off"], &[], log)
+    }
+
+    fn launch(home: Scratch, arguments: &[&str], environment: &[(&str, &str)], log: Stdio) -> Self {
+        let out = File::create(home.path().join("stdout")).expect("a file");
         let mut command = waypost();
         command
             .args(["serve", "--listen-port", "0"])
             .args(arguments)
             .env("HOME", home.path())
             .envs(environment.iter().copied())
-            .stdout(File::create(&out).expect("a file"))
-            .stderr(File::create(&err).expect("a file"));
+            .stdout(out)
+            .stderr(log);
         let child = command.spawn().expect("the binary starts");
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server = Self { child, home, address, admin: String::new() };
@@ -71,6 +81,11 @@ impl Server {
         let admin = out.lines().find_map(|line| line.strip_prefix("admin:  http://")?.split('/').next());
         server.admin = admin.map_or_else(String::new, |address| format!("http://{address}"));
         server
+    }
+
+    /// Its standard error, if that is a pipe.
+    pub(crate) fn log(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
     }
 
     pub(crate) fn out(&self) -> String {

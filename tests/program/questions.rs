@@ -1,5 +1,6 @@
 //! Commands that read.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::harness::{DeadPort, Server, ask, silent_server};
@@ -175,4 +176,26 @@ fn the_page_of_commands_names_every_command() {
         }
     }
     assert!(named > 20, "{named}");
+}
+
+#[test]
+fn something_else_on_the_port_is_told_from_a_server_that_is_away() {
+    for (bytes, code, part) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], 1, "is it a RocketMQ NameServer?"),
+        (&b"\0\0\0\x08\0\0\0\x04null"[..], 1, "is it a RocketMQ NameServer?"),
+        (&b""[..], 3, "closed the connection without an answer"),
+        (&b"\0\0\0\x40"[..], 3, "closed the connection without an answer"),
+    ] {
+        let (listener, address) = silent_server();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut question = [0; 4_096];
+            assert!(stream.read(&mut question).expect("a question") > 0);
+            stream.write_all(bytes).expect("written");
+        });
+        let told = ask(&format!("topics -n {address}"));
+        server.join().expect("it answers");
+        assert_eq!(told.code, code, "{}", told.err);
+        assert!(told.sentence().contains(part), "{}", told.err);
+    }
 }

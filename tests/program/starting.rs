@@ -1,12 +1,16 @@
 //! Starts, good and bad.
 
-use std::net::TcpListener;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
 
 use rustix::process::Signal;
+use waypost_rocketmq_wire::code::request;
+use waypost_rocketmq_wire::message::Request;
 use waypost_testkit::peers::Scratch;
 
-use crate::harness::{DEADLINE, Server, Told, ask, waypost};
+use crate::harness::{DEADLINE, Server, Told, ask, exchange, waypost};
 
 #[test]
 fn without_configuration_the_first_line_is_the_originals_and_the_rest_says_what_next() {
@@ -156,4 +160,29 @@ fn the_level_of_the_log_is_a_setting_and_rust_log_ranks_above_it() {
     loud.send(Signal::TERM);
     assert!(loud.wait().success());
     assert!(loud.err().contains("started"), "{}", loud.err());
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let mut server = Server::start_with_log(Stdio::piped());
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    // An audit line each: several times of what a pipe holds, and more lines than may wait.
+    let ext = [("brokerName", "a-broker-that-nobody-has-ever-heard-of"), ("key", "value")];
+    for _ in 0..20_000 {
+        let question = Request { ext: &ext, ..Request::new(request::WIPE_WRITE_PERM_OF_BROKER) };
+        assert_eq!(exchange(&mut stream, question).0, 0);
+    }
+    assert_eq!(server.ask("check").code, 0);
+    let mut log = server.log().expect("a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        log.read_to_string(&mut text).expect("text");
+        text
+    });
+    server.send(Signal::TERM);
+    assert!(server.wait().success());
+    let text = reader.join().expect("a text");
+    assert!(text.contains("log lines were lost"), "{} lines", text.lines().count());
+    let whole = |line: &str| line.contains(" INFO ") || line.contains("WARN ");
+    assert!(text.lines().all(whole), "lines stay whole");
 }

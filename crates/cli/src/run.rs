@@ -90,29 +90,27 @@ fn shown<T: Serialize>(data: &T, output: OutputArguments, text: impl Fn(&T) -> S
 pub async fn run(command: RemoteCommand) -> Report {
     match command {
         RemoteCommand::Route { topic, servers, admin, output } => {
-            let caller = match caller(&servers) {
-                Ok(caller) => caller,
-                Err(report) => return report,
-            };
-            let mut found = route::ask(&caller, &servers.servers, &topic).await;
-            let query = format!("topic={}", query_text(&topic));
-            let note =
-                enrich(&mut found, admin.admin.as_ref(), &query, caller.limit, route::Route::enrich).await;
-            Report::first(found, output, render::route).with_note(note)
+            with_caller(&servers, async |caller| {
+                let mut found = route::ask(&caller, &servers.servers, &topic).await;
+                let query = format!("topic={}", query_text(&topic));
+                let add = route::Route::enrich;
+                let note = enrich(&mut found, admin.admin.as_ref(), &query, caller.limit, add).await;
+                Report::first(found, output, render::route).with_note(note)
+            })
+            .await
         }
         RemoteCommand::Brokers { servers, admin, output } => {
-            let caller = match caller(&servers) {
-                Ok(caller) => caller,
-                Err(report) => return report,
-            };
-            let mut found = brokers::ask(&caller, &servers.servers).await;
-            let enriched = brokers::Brokers::enrich;
-            let note = enrich(&mut found, admin.admin.as_ref(), "", caller.limit, enriched).await;
-            let empty = found.as_ref().is_ok_and(|found| found.value.brokers.is_empty());
-            let hint = empty.then(|| {
-                "no broker is registered; start one with namesrvAddr set to this server, or see `waypost doctor`".into()
-            });
-            Report::first(found, output, render::brokers).with_note(note).with_note(hint)
+            with_caller(&servers, async |caller| {
+                let mut found = brokers::ask(&caller, &servers.servers).await;
+                let add = brokers::Brokers::enrich;
+                let note = enrich(&mut found, admin.admin.as_ref(), "", caller.limit, add).await;
+                let empty = found.as_ref().is_ok_and(|found| found.value.brokers.is_empty());
+                let hint = "no broker is registered; `waypost doctor` looks for the reason";
+                Report::first(found, output, render::brokers)
+                    .with_note(note)
+                    .with_note(empty.then(|| hint.to_owned()))
+            })
+            .await
         }
         RemoteCommand::Topics { cluster, servers, output } => {
             with_caller(&servers, async |caller| {
