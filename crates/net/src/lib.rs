@@ -54,3 +54,4 @@ pub mod tasks;
 pub mod throttle;
 pub mod tls;
 pub mod watchdog;
+pub mod workers;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -72,6 +73,15 @@ impl Tasks {
         F::Output: Send + 'static,
     {
         tokio::spawn(self.tracker.track_future(task))
+    }
+
+    /// Starts a task on a runtime of the caller's choice.
+    pub fn spawn_on<F>(&self, runtime: &Handle, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        runtime.spawn(self.tracker.track_future(task))
     }
 
     /// Runs `work`, which may block, on a thread that is kept for such work. [`Tasks::drain`] waits for it.

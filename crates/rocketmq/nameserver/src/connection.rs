@@ -156,10 +156,9 @@ impl Connection {
 }
 
 fn measure(state: &State, code: i32, started: u64, answer: &Answer) {
-    let metrics = state.metrics.request(code);
-    metrics.count.inc();
-    metrics.latency.observe(state.clock.nanoseconds().saturating_sub(started), 1);
-    state.metrics.bytes_sent.inc_by(answer.bytes.len() as u64);
+    let shard = state.metrics.shard();
+    shard.requests(request_slot(code), state.clock.nanoseconds().saturating_sub(started), 1);
+    shard.bytes(0, answer.bytes.len() as u64);
 }
 
 impl Errand {
@@ -260,16 +259,11 @@ impl Protocol for Connection {
             }
         });
         let nanoseconds = now.saturating_sub(read_at);
-        for (slot, answered) in self.answered.iter_mut().enumerate() {
-            if *answered > 0 {
-                let metrics = self.state.metrics.request_in_slot(slot);
-                metrics.count.inc_by(u64::from(*answered));
-                metrics.latency.observe(nanoseconds, u64::from(*answered));
-                *answered = 0;
-            }
+        let shard = self.state.metrics.shard();
+        for (slot, answered) in self.answered.iter_mut().enumerate().filter(|(_, answered)| **answered > 0) {
+            shard.requests(slot, nanoseconds, u64::from(std::mem::take(answered)));
         }
-        self.state.metrics.bytes_received.inc_by(std::mem::take(&mut self.received));
-        self.state.metrics.bytes_sent.inc_by(std::mem::take(&mut self.sent));
+        shard.bytes(std::mem::take(&mut self.received), std::mem::take(&mut self.sent));
     }
 }
 

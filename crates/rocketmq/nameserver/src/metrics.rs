@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Registry, Unit};
 use waypost_rocketmq_registry::{ConflictKind, RemovalCause};
 use waypost_rocketmq_wire::code::{request, request_name};
@@ -52,7 +53,7 @@ type Label = [(&'static str, &'static str); 1];
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    requests: [RequestMetrics; CODES.len()],
+    shards: Arc<Shards>,
     pub(crate) registrations: Outcomes<RegistrationOutcome>,
     pub(crate) removals: Outcomes<RemovalCause>,
     pub(crate) conflicts: Outcomes<ConflictKind>,
@@ -60,18 +61,43 @@ pub struct Metrics {
     pub(crate) route_changes: Counter,
     pub(crate) notices_sent: Counter,
     pub(crate) notices_dropped: Counter,
-    pub(crate) bytes_received: Counter,
-    pub(crate) bytes_sent: Counter,
     pub(crate) stale_queries: Counter,
     endings: Family<Label, Counter>,
     bad_frames: Family<Label, Counter>,
 }
 
-/// The counters of one request code.
-#[derive(Debug)]
-pub(crate) struct RequestMetrics {
-    pub(crate) count: Counter,
-    pub(crate) latency: Arc<Latency>,
+/// The counters that every request touches, once for each thread: threads that count the same thing must not
+/// fight for a cache line. A thread that is one too many shares with another.
+#[derive(Debug, Default)]
+struct Shards {
+    shards: [Shard; SHARDS],
+}
+
+/// More than the threads of most machines.
+const SHARDS: usize = 16;
+
+/// One thread's share.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Shard {
+    latencies: [Latency; CODES.len()],
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Shard {
+    /// Notes `count` requests of a code, by its slot, that took `nanoseconds` each.
+    pub(crate) fn requests(&self, slot: usize, nanoseconds: u64, count: u64) {
+        if let Some(latency) = self.latencies.get(slot) {
+            latency.observe(nanoseconds, count);
+        }
+    }
+
+    /// Notes bytes of requests and of answers.
+    pub(crate) fn bytes(&self, received: u64, sent: u64) {
+        self.received.fetch_add(received, Ordering::Relaxed);
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+    }
 }
 
 /// One counter for each value of a fixed set.
@@ -130,26 +156,8 @@ impl RegistrationOutcome {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("waypost_nameserver");
-        let counts = Family::<[(&'static str, String); 2], Counter>::default();
-        let latencies = Family::<[(&'static str, String); 2], SharedLatency>::default();
-        registry.register("requests", "Requests by code", counts.clone());
-        registry.register_with_unit(
-            "request_latency",
-            "Time from reading a request to having its answer, by code",
-            Unit::Seconds,
-            latencies.clone(),
-        );
-        let requests = CODES.map(|code| {
-            let (number, name) = match request_name(code) {
-                Some(name) => (code.to_string(), name.to_owned()),
-                None => ("other".to_owned(), "other".to_owned()),
-            };
-            let labels = [("code", number), ("request", name)];
-            RequestMetrics {
-                count: counts.get_or_create_owned(&labels),
-                latency: latencies.get_or_create_owned(&labels).0,
-            }
-        });
+        let shards = Arc::new(Shards::default());
+        registry.register_collector(Box::new(Arc::clone(&shards)));
         let mut family = |name: &str, help: &str| {
             let family = Family::<Label, Counter>::default();
             registry.register(name, help, family.clone());
@@ -166,7 +174,7 @@ impl Metrics {
             counter
         };
         Self {
-            requests,
+            shards,
             registrations: Outcomes::new(
                 &RegistrationOutcome::ALL,
                 &registrations,
@@ -182,8 +190,6 @@ impl Metrics {
                 "Notices of a changed smallest broker id (905) that were sent",
             ),
             notices_dropped: counter("notices_dropped", "Notices (905) that could not be sent"),
-            bytes_received: counter("received_bytes", "Bytes of requests"),
-            bytes_sent: counter("sent_bytes", "Bytes of answers"),
             stale_queries: counter(
                 "stale_queries",
                 "Route queries dropped with their connection for their age",
@@ -194,13 +200,11 @@ impl Metrics {
         }
     }
 
-    /// The counters of a request code.
-    pub(crate) fn request(&self, code: i32) -> &RequestMetrics {
-        &self.requests[request_slot(code)]
-    }
-
-    pub(crate) fn request_in_slot(&self, slot: usize) -> &RequestMetrics {
-        &self.requests[slot.min(CODES.len() - 1)]
+    /// The calling thread's share of the counters that every request touches.
+    pub(crate) fn shard(&self) -> &Shard {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+        &self.shards.shards[OWN.with(|own| *own)]
     }
 
     /// Counts the end of a connection. `reason` is one of a fixed set of names.
@@ -224,7 +228,7 @@ impl Metrics {
 
     /// Requests answered so far, of all codes.
     pub fn requests_total(&self) -> u64 {
-        self.requests.iter().map(|request| request.count.get()).sum()
+        self.shards.shards.iter().flat_map(|shard| &shard.latencies).map(Latency::count).sum()
     }
 }
 
@@ -261,23 +265,59 @@ impl Latency {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-struct SharedLatency(Arc<Latency>);
-
-impl TypedMetric for SharedLatency {
-    const TYPE: MetricType = MetricType::Histogram;
+impl Latency {
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
 }
 
-impl EncodeMetric for SharedLatency {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
-        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        let bounds = BOUNDS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::MAX]);
-        let buckets: Vec<(f64, u64)> = bounds.zip(self.0.buckets.iter().map(load)).collect();
-        let seconds = load(&self.0.nanoseconds) as f64 / 1e9;
-        encoder.encode_histogram::<NoLabelSet>(seconds, load(&self.0.count), &buckets, None)
+impl Shards {
+    fn sum(&self, of: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+        self.shards.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum()
     }
 
-    fn metric_type(&self) -> MetricType {
-        MetricType::Histogram
+    fn encode_latency(&self, slot: usize, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        let bounds = BOUNDS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::MAX]);
+        let counts = (0..).map(|bucket: usize| self.sum(|shard| &shard.latencies[slot].buckets[bucket]));
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        let seconds = self.sum(|shard| &shard.latencies[slot].nanoseconds) as f64 / 1e9;
+        let count = self.sum(|shard| &shard.latencies[slot].count);
+        encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    }
+}
+
+/// The labels of a slot.
+fn labels(slot: usize) -> [(&'static str, String); 2] {
+    let code = CODES[slot];
+    match request_name(code) {
+        Some(name) => [("code", code.to_string()), ("request", name.to_owned())],
+        None => [("code", "other".to_owned()), ("request", "other".to_owned())],
+    }
+}
+
+impl Collector for Shards {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut requests =
+            encoder.encode_descriptor("requests", "Requests by code", None, MetricType::Counter)?;
+        for slot in 0..CODES.len() {
+            let count = self.sum(|shard| &shard.latencies[slot].count);
+            requests.encode_family(&labels(slot))?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        let help = "Time from reading a request to having its answer, by code";
+        let unit = Some(&Unit::Seconds);
+        let mut latencies =
+            encoder.encode_descriptor("request_latency", help, unit, MetricType::Histogram)?;
+        for slot in 0..CODES.len() {
+            self.encode_latency(slot, latencies.encode_family(&labels(slot))?)?;
+        }
+        let bytes: [(&str, &str, fn(&Shard) -> &AtomicU64); 2] = [
+            ("received_bytes", "Bytes of requests", |shard| &shard.received),
+            ("sent_bytes", "Bytes of answers", |shard| &shard.sent),
+        ];
+        for (name, help, of) in bytes {
+            let mut counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            counter.encode_counter::<NoLabelSet, _, u64>(&self.sum(of), None)?;
+        }
+        Ok(())
     }
 }
