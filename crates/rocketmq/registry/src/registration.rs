@@ -18,8 +18,6 @@ pub(crate) struct Before {
     min_id: i64,
     /// Nobody holds the id, or what held it is removed.
     pub(crate) id_was_free: bool,
-    /// The address held another id of the group.
-    had_other_id: bool,
     /// The data version under which this broker sent its topics last.
     pub(crate) data_version: Option<DataVersion>,
 }
@@ -49,7 +47,7 @@ impl RouteTable {
         }
 
         let before = self.clear_the_way(identity, change);
-        let group_id = self.join_group(identity, body, registration.connection, &before, now, change);
+        let group_id = self.join_group(identity, body, registration.connection, now, change);
         self.take_topics(identity, body, group_id, &before, change);
         self.take_filter_servers(identity.address, group_id, body.filter_servers.as_deref(), change);
         if let Some(digest) = digest {
@@ -137,18 +135,12 @@ impl RouteTable {
             self.replace_holder(identity, &holder, change);
         }
         let Some(id) = self.group_ids.get(identity.broker).copied() else {
-            return Before { min_id, id_was_free: true, had_other_id: false, data_version };
+            return Before { min_id, id_was_free: true, data_version };
         };
         // One address, one id (spec step 5): the other ids of this address go.
         let group = self.group_mut(id);
-        let members_before = group.members.len();
         group.members.retain(|id, at| **at != *address || *id == identity.id);
-        Before {
-            min_id,
-            id_was_free: !group.members.contains_key(&identity.id),
-            had_other_id: group.members.len() < members_before,
-            data_version,
-        }
+        Before { min_id, id_was_free: !group.members.contains_key(&identity.id), data_version }
     }
 
     /// Another address takes the id. The entry of the one that held it goes; its topics stay with
@@ -175,7 +167,6 @@ impl RouteTable {
         identity: &BrokerIdentity<'_>,
         body: &RegisterBrokerBody<'_>,
         connection: ConnectionId,
-        before: &Before,
         now: Duration,
         change: &mut Change,
     ) -> GroupId {
@@ -198,7 +189,8 @@ impl RouteTable {
         let zone = identity.zone.filter(|zone| !zone.is_empty());
         let group = self.group_mut(group_id);
         let holder = group.members.insert(identity.id, Arc::clone(&address));
-        let members_changed = before.had_other_id || holder.as_ref() != Some(&address);
+        // An address that changes its id takes one that it did not hold.
+        let members_changed = holder.as_ref() != Some(&address);
         let flags_changed = group.acting_master != acting_master || group.zone.as_deref() != zone;
         if flags_changed {
             group.acting_master = acting_master;

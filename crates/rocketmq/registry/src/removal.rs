@@ -91,8 +91,7 @@ impl RouteTable {
         now: Duration,
         change: &mut Change,
     ) {
-        let Some(mut addresses) = self.bound.get(&connection).cloned() else { return };
-        addresses.sort_unstable();
+        let Some(addresses) = self.bound.get(&connection).cloned() else { return };
         for address in addresses {
             match how {
                 ConnectionEnd::Closed => {

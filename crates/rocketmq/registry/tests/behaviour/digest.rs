@@ -58,7 +58,7 @@ fn another_header_needs_the_body() {
     let mut world = World::new();
     let ba = master("ba", "A", &["T1", "T2"]).in_zone("z1").timeout(9_000);
     world.register(&ba);
-    let changes: [fn(&mut Broker); 8] = [
+    let changes: [fn(&mut Broker); 9] = [
         |broker| broker.cluster = "c2".to_owned(),
         |broker| broker.name = "bb".to_owned(),
         |broker| broker.address = "B".to_owned(),
@@ -67,6 +67,7 @@ fn another_header_needs_the_body() {
         |broker| broker.zone = None,
         |broker| broker.timeout = None,
         |broker| broker.acting_master = Some(true),
+        |broker| broker.acting_master = None,
     ];
     for change in changes {
         let mut other = ba.clone();

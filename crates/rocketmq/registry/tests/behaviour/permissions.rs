@@ -100,6 +100,16 @@ fn a_wipe_goes_when_the_broker_is_registered_anew() {
 }
 
 #[test]
+fn a_wipe_goes_when_the_broker_takes_another_id() {
+    // Under the same version: the id was free, so it is registered anew.
+    let mut world = World::new();
+    world.register(&mixed().with_id(1));
+    world.wipe("ba");
+    world.register(&mixed());
+    assert_eq!(perms(&world), [6, 4, 7]);
+}
+
+#[test]
 fn a_wipe_goes_when_another_address_takes_the_id() {
     let mut world = World::new();
     world.register(&mixed());

@@ -1,5 +1,6 @@
 //! Static-queue mappings (section 2.7, D4).
 
+use waypost_rocketmq_registry::Outcome;
 use waypost_rocketmq_wire::body::Dialect;
 
 use crate::fixture::{World, broker, changed, mapping, master};
@@ -124,6 +125,7 @@ fn a_mapping_that_another_group_takes_over_is_the_other_groups() {
     world.register(&broker("bb", 0, "B").mapping("T9", "bx", 2).on(2));
     assert_eq!(world.row("A").expect("registered").topics, 0);
     assert_eq!(world.row("B").expect("registered").topics, 1);
+    assert_eq!(world.renew(&ba.clone().on(1)).outcome, Outcome::BodyNeeded, "its body would take it back");
     world.close(2);
     assert_eq!(world.table.counts().topics, 0);
     world.register(&broker("ba", 1, "C").on(3));

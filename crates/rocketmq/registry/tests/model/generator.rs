@@ -69,8 +69,8 @@ struct Generator {
     clusters: usize,
     /// Whether addresses mostly keep to one place in one group, as in real clusters.
     calm: bool,
-    /// What each address announced last: mostly it says the same again, or nearly.
-    announced: BTreeMap<String, Announce>,
+    /// What each address announced, the last few: mostly it says the same again, or nearly.
+    announced: BTreeMap<String, Vec<Announce>>,
 }
 
 impl Generator {
@@ -129,7 +129,7 @@ impl Generator {
             _ => 125_000,
         };
         let slot = self.random.below(CONNECTIONS);
-        let late = self.random.one_in(20);
+        let late = self.random.one_in(12);
         let action = match self.random.below(if self.calm { 140 } else { 100 }) {
             0..=49 | 100.. => Action::Register(Box::new(self.announce())),
             50..=55 => Action::Unregister {
@@ -205,20 +205,33 @@ impl Generator {
             .collect()
     }
 
-    /// Half of the time what the address said before, of the rest mostly a variation of it.
+    /// Mostly what the address said before, sometimes a variation of it, seldom something else.
     fn announce(&mut self) -> Announce {
         let address = self.address();
-        let known = self.announced.get(&address).cloned();
-        let mut announce = match known {
-            Some(known) if !self.random.one_in(8) => known,
+        let said = self.announced.get(&address).cloned().unwrap_or_default();
+        let mut announce = match said.last() {
+            Some(last) if !self.random.one_in(8) => last.clone(),
             _ => self.fresh(address.clone()),
         };
+        if !said.is_empty() && self.random.one_in(3) {
+            // An earlier body again, under the same header or with its own.
+            let earlier = self.random.pick(&said);
+            if self.random.one_in(2) {
+                announce.body = earlier.body;
+            } else {
+                announce = earlier;
+            }
+        }
         if self.random.one_in(if self.calm { 3 } else { 2 }) {
             self.vary(&mut announce);
         }
         announce.digest_first = self.random.one_in(2);
         announce.with_digest = !self.random.one_in(8);
-        self.announced.insert(address, announce.clone());
+        let said = self.announced.entry(address).or_default();
+        said.push(announce.clone());
+        if said.len() > 4 {
+            said.remove(0);
+        }
         announce
     }
 
