@@ -91,6 +91,8 @@ pub struct NameServer {
     kv_report: KvReport,
     accepting: Stop,
     tasks: Tasks,
+    /// Kept to the end: connections are served on them after the last one was accepted.
+    workers: Workers,
     connections: Tasks,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -141,7 +143,6 @@ impl NameServer {
             table_lane,
             registration_lane,
         }));
-        let workers = Workers::start(available_parallelism().map_or(1, NonZero::get))?;
         let acceptor = Acceptor::new(listeners, accept_limits(&settings));
         let server = Self {
             accept_stats: acceptor.stats(),
@@ -153,6 +154,7 @@ impl NameServer {
             kv_report,
             accepting: Stop::new(),
             tasks: Tasks::new(),
+            workers: Workers::start(available_parallelism().map_or(1, NonZero::get))?,
             connections: Tasks::new(),
             threads: Mutex::new(vec![table_thread, registration_thread]),
         };
@@ -162,7 +164,7 @@ impl NameServer {
             let stop = server.tasks.stop();
             server.tasks.spawn(async move { tls.keep_fresh(DEFAULT_RELOAD_PERIOD, &stop).await });
         }
-        server.spawn_accepting(acceptor, workers, &settings);
+        server.spawn_accepting(acceptor, &settings);
         Ok(server)
     }
 
@@ -248,7 +250,7 @@ impl NameServer {
         });
     }
 
-    fn spawn_accepting(&self, acceptor: Acceptor, workers: Workers, settings: &Settings) {
+    fn spawn_accepting(&self, acceptor: Acceptor, settings: &Settings) {
         let listen = &settings.listen;
         let policy = PreamblePolicy {
             tls_mode: tls_mode(settings),
@@ -271,6 +273,7 @@ impl NameServer {
         };
         let door = Arc::new(Door { state: Arc::clone(&self.state), entrance, context });
         let (connections, accepting) = (self.connections.clone(), self.accepting.clone());
+        let workers = self.workers.clone();
         self.tasks.spawn(async move {
             let serve = |accepted: Accepted| {
                 let (door, stop) = (Arc::clone(&door), connections.stop());
