@@ -14,29 +14,29 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Header<'_>, HeaderError> {
         return Err(HeaderError::Truncated { field: "fixed part" });
     };
     let [c0, c1, language, v0, v1, o0, o1, o2, o3, f0, f1, f2, f3] = *fixed;
-    let mut cursor = Cursor { rest };
-    let remark = cursor.long_text("remark")?;
-    // The originals take a negative length of the ext fields for none.
-    let ext = match usize::try_from(cursor.integer("ext fields")?) {
-        Ok(0) | Err(_) => ExtFields::default(),
-        Ok(length) => read_ext(Cursor { rest: cursor.take(length, "ext fields")? })?,
-    };
-    if !cursor.rest.is_empty() {
-        return Err(HeaderError::Trailing { count: cursor.rest.len() });
-    }
-    Ok(Header {
+    // A header is large, so it is filled in place.
+    let mut header = Header {
         code: i32::from(i16::from_be_bytes([c0, c1])),
         language: Language::from_number(i64::from(language.cast_signed())),
         version: i32::from(i16::from_be_bytes([v0, v1])),
         opaque: i32::from_be_bytes([o0, o1, o2, o3]),
         flag: i32::from_be_bytes([f0, f1, f2, f3]),
-        remark,
-        ext,
-    })
+        ..Header::default()
+    };
+    let mut cursor = Cursor { rest };
+    header.remark = cursor.long_text("remark")?;
+    // The originals take a negative length of the ext fields for none.
+    if let Ok(length @ 1..) = usize::try_from(cursor.integer("ext fields")?) {
+        read_ext(Cursor { rest: cursor.take(length, "ext fields")? }, &mut header.ext)?;
+    }
+    if !cursor.rest.is_empty() {
+        return Err(HeaderError::Trailing { count: cursor.rest.len() });
+    }
+    Ok(header)
 }
 
-fn read_ext<'a>(mut cursor: Cursor<'a>) -> Result<ExtFields<'a>, HeaderError> {
-    let mut ext = ExtFields::default();
+#[inline]
+fn read_ext<'a>(mut cursor: Cursor<'a>, ext: &mut ExtFields<'a>) -> Result<(), HeaderError> {
     ext.set_present();
     while !cursor.rest.is_empty() {
         let key = cursor.short_text("ext key")?;
@@ -45,7 +45,7 @@ fn read_ext<'a>(mut cursor: Cursor<'a>) -> Result<ExtFields<'a>, HeaderError> {
             ext.push(key, value);
         }
     }
-    Ok(ext)
+    Ok(())
 }
 
 struct Cursor<'a> {
@@ -53,6 +53,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    #[inline]
     fn take(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], HeaderError> {
         let Some((taken, rest)) = self.rest.split_at_checked(length) else {
             return Err(HeaderError::Truncated { field });
@@ -61,6 +62,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
+    #[inline]
     fn integer(&mut self, field: &'static str) -> Result<i32, HeaderError> {
         let Some((bytes, rest)) = self.rest.split_first_chunk::<4>() else {
             return Err(HeaderError::Truncated { field });
@@ -70,12 +72,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// A text behind a length of four bytes.
+    #[inline]
     fn long_text(&mut self, field: &'static str) -> Result<Option<Cow<'a, str>>, HeaderError> {
         let length = self.integer(field)?;
         self.text(length, field)
     }
 
     /// A text behind a length of two bytes.
+    #[inline]
     fn short_text(&mut self, field: &'static str) -> Result<Option<Cow<'a, str>>, HeaderError> {
         let Some((bytes, rest)) = self.rest.split_first_chunk::<2>() else {
             return Err(HeaderError::Truncated { field });
@@ -85,6 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A text of `length` bytes, `None` for zero. What is not UTF-8 becomes U+FFFD, as in the originals.
+    #[inline]
     fn text(&mut self, length: i32, field: &'static str) -> Result<Option<Cow<'a, str>>, HeaderError> {
         match usize::try_from(length) {
             Ok(0) => Ok(None),
