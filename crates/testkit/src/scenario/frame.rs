@@ -124,7 +124,7 @@ fn decode_json(header: &[u8], body: &[u8]) -> Result<Received, String> {
     let mut members: Map<String, Value> =
         serde_json::from_slice(header).map_err(|error| format!("header is no JSON object: {error}"))?;
     let mut number = |name: &str| match members.remove(name) {
-        Some(Value::Number(number)) => number.as_i64().ok_or(format!("`{name}` is no integer")),
+        Some(Value::Number(number)) => number.as_i64().ok_or_else(|| format!("`{name}` is no integer")),
         other => Err(format!("`{name}` is no number: {other:?}")),
     };
     let (code, version, opaque, flag) =

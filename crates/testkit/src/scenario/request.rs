@@ -28,6 +28,8 @@ pub(super) struct Encoded {
 
 /// The version that requests carry unless they say another: 5.5.0.
 const VERSION: i64 = 513;
+/// The flag of a request that wants no answer.
+const ONEWAY: i64 = 2;
 /// Below this version (3.0.11) the body of a 103 is the bare topic table.
 const REGISTER_BODY_SINCE: i64 = 37;
 /// From this version (5.0.0) on a compressed body carries static mappings.
@@ -104,12 +106,13 @@ impl Request {
             return Ok(Encoded { bytes: envelope(form, text.as_bytes(), &body), opaque });
         }
         let opaque = self.number("opaque")?.unwrap_or(opaque);
+        let if_unset = ONEWAY * i64::from(self.is_oneway());
         let header = Header {
             code: self.code.unwrap_or_default(),
             language: self.value("language").unwrap_or("JAVA").to_owned(),
             version: self.version()?,
             opaque,
-            flag: self.number("flag")?.unwrap_or(if self.is_oneway() { 2 } else { 0 }),
+            flag: self.number("flag")?.unwrap_or(if_unset),
             remark: self.value("remark").map(str::to_owned),
             ext: self.ext(&body, fill)?,
         };
@@ -181,7 +184,7 @@ impl Request {
             "topic" | "key" | "value" => key,
             other => other
                 .strip_prefix("ext.")
-                .ok_or(format!("no word `{other}`; an ext field is `ext.{other}=`"))?,
+                .ok_or_else(|| format!("no word `{other}`; an ext field is `ext.{other}=`"))?,
         })
     }
 

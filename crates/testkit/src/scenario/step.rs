@@ -209,7 +209,9 @@ fn substitute(line_words: Vec<String>, lets: &BTreeMap<String, Vec<String>>) -> 
     let mut out = Vec::new();
     for word in line_words {
         match word.strip_prefix('$') {
-            Some(name) => out.extend(lets.get(name).ok_or(format!("no `let {name}` above"))?.iter().cloned()),
+            Some(name) => {
+                out.extend(lets.get(name).ok_or_else(|| format!("no `let {name}` above"))?.iter().cloned())
+            }
             None => out.push(word),
         }
     }
@@ -245,7 +247,9 @@ fn action(line: &[String]) -> Result<Action, String> {
 }
 
 fn named(word: &str) -> Result<String, String> {
-    word.strip_suffix(':').map(str::to_owned).ok_or(format!("`{word}` is neither a verb nor `connection:`"))
+    word.strip_suffix(':')
+        .map(str::to_owned)
+        .ok_or_else(|| format!("`{word}` is neither a verb nor `connection:`"))
 }
 
 fn on_connection(connection: String, line: &[String]) -> Result<Action, String> {

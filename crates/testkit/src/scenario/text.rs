@@ -70,9 +70,13 @@ pub(super) fn hex(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text
         .chars()
         .filter(|c| !c.is_whitespace())
-        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()).ok_or(format!("`{c}` is not a hex digit")))
+        .map(|c| {
+            c.to_digit(16)
+                .and_then(|d| u8::try_from(d).ok())
+                .ok_or_else(|| format!("`{c}` is not a hex digit"))
+        })
         .collect::<Result<_, _>>()?;
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return Err("an odd number of hex digits".to_owned());
     }
     Ok(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
