@@ -389,11 +389,18 @@ mod tests {
     }
 
     #[test]
-    fn compressed_bodies_are_the_documented_vector() {
+    fn compressed_bodies_inflate_to_the_documented_layout() {
         let line = "103 version=413 compressed crc topics=TopicTest:4/4/6,TBW102:8/8/7 dv=0/1700000000000/2";
         let frame = decode(&encoded(line).bytes).unwrap();
-        assert_eq!(frame.body.len(), 111);
-        assert_eq!(frame.ext.unwrap()["bodyCrc32"], "1221798891");
+        let mut plain = Vec::new();
+        std::io::copy(&mut flate2::read::ZlibDecoder::new(&frame.body[..]), &mut plain).unwrap();
+        let mut expected =
+            b"\0\0\0\x38{\"counter\":2,\"stateVersion\":0,\"timestamp\":1700000000000}".to_vec();
+        expected.extend(b"\0\0\0\x02\0\0\0\x1dTopicTest 4 4 6 SINGLE_TAG {}");
+        expected.extend(b"\0\0\0\x1aTBW102 8 8 7 SINGLE_TAG {}\0\0\0\x02[]\0\0\0\0");
+        assert_eq!(plain, expected);
+        let checksum = crc32fast::hash(&frame.body) & 0x7fff_ffff;
+        assert_eq!(frame.ext.unwrap()["bodyCrc32"], checksum.to_string());
     }
 
     #[test]
