@@ -126,3 +126,60 @@ impl Broker {
         self.digests.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broker() -> Broker {
+        let announced = Announced {
+            cluster: "c".into(),
+            group: GroupId(0),
+            id: 0,
+            ha_address: None,
+            timeout: None,
+            acting_master: None,
+            data_version: DataVersion::default(),
+            connection: ConnectionId(0),
+        };
+        Broker::new(&announced, Duration::ZERO)
+    }
+
+    #[test]
+    fn only_the_last_connections_are_remembered() {
+        let mut broker = broker();
+        for connection in 1..=100 {
+            broker.bind(ConnectionId(connection));
+        }
+        let older: Vec<_> = broker.older_connections.iter().map(|connection| connection.0).collect();
+        assert_eq!(older, (84..=99).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_connection_that_carries_the_broker_again_is_no_older_one() {
+        let mut broker = broker();
+        broker.bind(ConnectionId(1));
+        broker.bind(ConnectionId(0));
+        assert_eq!(broker.older_connections, BTreeSet::from([ConnectionId(1)]));
+    }
+
+    #[test]
+    fn known_bodies_are_bounded() {
+        let mut broker = broker();
+        let most = u128::try_from(DIGESTS_MAX).expect("fits");
+        for digest in 0..=most {
+            broker.remember_body(BodyDigest(digest), 0);
+        }
+        assert_eq!(broker.digests, BTreeSet::from([BodyDigest(most)]));
+    }
+
+    #[test]
+    fn bodies_are_known_until_their_group_is_touched() {
+        let mut broker = broker();
+        broker.remember_body(BodyDigest(1), 5);
+        assert!(broker.knows_body(BodyDigest(1), 5));
+        assert!(!broker.knows_body(BodyDigest(1), 6));
+        broker.remember_body(BodyDigest(2), 6);
+        assert!(!broker.knows_body(BodyDigest(1), 6), "it was not sent since");
+    }
+}

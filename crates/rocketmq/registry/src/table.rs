@@ -409,3 +409,79 @@ impl RouteTable {
 fn topic_id(index: usize) -> TopicId {
     TopicId(u32::try_from(index).expect("invariant: the number of topics is limited"))
 }
+
+#[cfg(test)]
+mod tests {
+    use waypost_rocketmq_wire::body::{QueueData, RegisterBrokerBody};
+
+    use super::*;
+    use crate::command::{Announcement, BrokerIdentity, Registration};
+
+    fn table_with_a_broker() -> RouteTable {
+        let mut table = RouteTable::new(Policy::default(), TableLimits::default());
+        register(&mut table, "a");
+        table
+    }
+
+    fn register(table: &mut RouteTable, address: &str) {
+        let identity = BrokerIdentity {
+            cluster: "c",
+            broker: "b",
+            address,
+            id: 0,
+            ha_address: None,
+            zone: None,
+            timeout: None,
+            acting_master: None,
+        };
+        let body = RegisterBrokerBody::default();
+        let (body, connection) = (Announcement::Full(&body, None), ConnectionId(1));
+        table.apply(Command::Register(Registration { identity, body, connection }), Duration::ZERO);
+    }
+
+    fn register_topic(table: &mut RouteTable, topic: &str, read_queue_nums: i32) {
+        let queues = [QueueData {
+            broker_name: "b".to_owned(),
+            read_queue_nums,
+            write_queue_nums: 1,
+            perm: 6,
+            topic_sys_flag: 0,
+        }];
+        table.apply(Command::RegisterTopic { topic, queues: &queues }, Duration::ZERO);
+    }
+
+    #[test]
+    fn routes_that_nobody_has_any_more_are_forgotten() {
+        let mut table = table_with_a_broker();
+        for queues in 0..10_000 {
+            register_topic(&mut table, "t", queues);
+        }
+        assert!(table.routes.len() <= ROUTES_MIN, "{} routes of one topic", table.routes.len());
+    }
+
+    #[test]
+    fn a_table_that_shrank_gives_memory_back_once() {
+        let mut table = table_with_a_broker();
+        for topic in 0..1_000 {
+            register_topic(&mut table, &topic.to_string(), 8);
+        }
+        assert_eq!(table.topics_peak, 1_000);
+        for topic in 0..751 {
+            let topic = topic.to_string();
+            table.apply(Command::DeleteTopic { topic: &topic, cluster: None }, Duration::ZERO);
+        }
+        assert_eq!(table.topics_peak, 249);
+        assert!(table.topic_ids.capacity() < 1_000);
+        table.apply(Command::Tick, Duration::ZERO);
+        assert_eq!(table.topics_peak, 249, "nothing to do for a table that stays as it is");
+    }
+
+    #[test]
+    fn reported_conflicts_are_bounded() {
+        let mut table = table_with_a_broker();
+        for address in 0..REPORTED_CONFLICTS_MAX + 10 {
+            register(&mut table, &address.to_string());
+        }
+        assert!(table.reported.len() <= REPORTED_CONFLICTS_MAX);
+    }
+}

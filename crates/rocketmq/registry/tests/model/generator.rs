@@ -67,6 +67,8 @@ struct Generator {
     topics: [String; 6],
     /// How many of the clusters are in use: mostly few.
     clusters: usize,
+    /// How many of the addresses: with two the same few bodies come again and again.
+    addresses: usize,
     /// Whether addresses mostly keep to one place in one group, as in real clusters.
     calm: bool,
     /// What each address announced, the last few: mostly it says the same again, or nearly.
@@ -78,14 +80,9 @@ impl Generator {
         let mut random = Random::new(seed);
         let clusters = random.pick(&[1, 1, 2, 3]);
         let calm = random.one_in(2);
-        Self {
-            random,
-            policy: Policy::default(),
-            topics: topics(),
-            clusters,
-            calm,
-            announced: BTreeMap::new(),
-        }
+        let addresses = random.pick(&[5, 5, 2]);
+        let (policy, announced) = (Policy::default(), BTreeMap::new());
+        Self { random, policy, topics: topics(), clusters, addresses, calm, announced }
     }
 
     fn limits(&mut self) -> TableLimits {
@@ -173,7 +170,7 @@ impl Generator {
     }
 
     fn address(&mut self) -> String {
-        self.random.pick(&ADDRESSES).to_owned()
+        self.random.pick(&ADDRESSES[..self.addresses]).to_owned()
     }
 
     fn topic(&mut self) -> String {
