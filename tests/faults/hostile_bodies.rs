@@ -86,7 +86,7 @@ fn a_body_that_inflates_past_its_limit_is_refused_without_taking_the_memory() {
 /// 200 MiB of topics of 13 bytes each, of which a frame holds a few hundred kilobytes: read into a table they
 /// would take gigabytes, and applying them longer than the watchdog's patience.
 #[test]
-fn a_body_with_more_topics_than_the_table_may_hold_is_refused_before_they_are_read() {
+fn a_body_with_more_topics_than_a_registration_may_have_is_refused_before_they_are_read() {
     let (mut server, _broker, before) = server_with_broker();
     let count: u32 = 16_000_000;
     let piece = b"\0\0\0\x09a 1 1 6 S".repeat(100_000);
@@ -111,7 +111,7 @@ fn a_body_with_more_topics_than_the_table_may_hold_is_refused_before_they_are_re
         server.forget_peak();
         let answer = server.client().call(&registration(&bomb));
         assert_eq!(answer.code, 1, "{what}: {answer:?}");
-        assert!(answer.remark().contains("topicsMax"), "{what}: it names the setting: {answer:?}");
+        assert!(answer.remark().contains("registrationTopicsMax"), "{what}: it names the setting: {answer:?}");
         let grown = server.memory().peak.saturating_sub(resident);
         assert!(grown < 400 << 20, "{what} took {grown} bytes");
     }

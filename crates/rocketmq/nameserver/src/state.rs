@@ -103,7 +103,7 @@ impl State {
             body_limits: BodyLimits {
                 inflated_max: settings.limits.inflated_body,
                 json_depth: settings.limits.json_depth,
-                entries_max: settings.limits.topics,
+                entries_max: settings.limits.registration_topics,
             },
             table_lane,
             registration_lane,

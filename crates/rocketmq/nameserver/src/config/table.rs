@@ -229,6 +229,10 @@ settings! {
         connections_per_address: usize = "connectionsPerAddressMax", "0", (0, 10_000_000), Plain, Restart, Own;
         /// Topics. A registration that would pass it is refused.
         topics: usize = "topicsMax", "2000000", (1, 100_000_000), Plain, Restart, Own;
+        /// Topics of one registration, and as many mappings of static topics: they are applied
+        /// together, while other changes of the table wait. A broker with more registers in parts
+        /// (its `enableSplitRegistration`).
+        registration_topics: usize = "registrationTopicsMax", "500000", (1, 100_000_000), Plain, Restart, Own;
         /// Registered broker addresses.
         brokers: usize = "brokersMax", "50000", (1, 10_000_000), Plain, Restart, Own;
         /// Length of a topic, broker, cluster or zone name or an address that is registered.

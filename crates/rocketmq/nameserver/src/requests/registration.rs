@@ -36,6 +36,10 @@ fn announce(
 ) -> Result<(RegistrationOutcome, Outcome), Reply> {
     let code = request.header.code;
     let body = request.body;
+    if request.header.version < 0 {
+        let remark = format!("{NAME}: the version {} of the header is negative", request.header.version);
+        return Err(Reply::error(response::SYSTEM_ERROR, remark));
+    }
     let expected = request.header.ext.get_i32("bodyCrc32").unwrap_or(0);
     if expected != 0 && expected != body_crc32(body) {
         tracing::warn!(peer = %request.peer, bytes = body.len(), "receive registerBroker request,crc32 not match");
@@ -87,7 +91,7 @@ fn identity<'a>(request: &'a Request<'_, '_>) -> Result<BrokerIdentity<'a>, Repl
         address: required("brokerAddr")?,
         id: ext.get_i64("brokerId").ok_or_else(|| Reply::missing(NAME, "brokerId").with_typed_header())?,
         ha_address: request.optional("haServerAddr"),
-        zone: request.optional("__ZONE_NAME"),
+        zone: ext.get("__ZONE_NAME"),
         timeout: ext
             .get_i64("heartbeatTimeoutMillis")
             .map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))),
@@ -121,7 +125,7 @@ fn seed(form: BodyForm) -> u64 {
 
 fn undecodable(error: BodyError) -> Reply {
     let setting = match error {
-        BodyError::TooManyEntries { .. } => " (topicsMax)",
+        BodyError::TooManyEntries { .. } => " (registrationTopicsMax)",
         BodyError::InflatedTooLong { .. } => " (inflatedBodyMax)",
         _ => "",
     };
