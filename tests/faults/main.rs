@@ -17,6 +17,7 @@ mod hostile_bodies;
 mod idle_connections;
 mod kv_durability;
 mod limits;
+mod list_storm;
 mod proxy_preamble;
 mod random_bytes;
 mod registration_storm;

@@ -141,9 +141,13 @@ impl Connection {
                     errand.settle(reply, |errand, request| requests::config::update(&errand.state, request));
                 }));
             }
-            _ => self.state.table_lane.give(code, move |_| {
-                errand.settle(reply, |errand, request| requests::on_table(&errand.state, request));
-            }),
+            _ => {
+                let lists = requests::is_list(code);
+                let lane = if lists { &self.state.list_lane } else { &self.state.table_lane };
+                lane.give(code, move |_| {
+                    errand.settle(reply, |errand, request| requests::on_table(&errand.state, request));
+                });
+            }
         }
         let state = Arc::clone(&self.state);
         Step::Wait(Box::pin(async move {

@@ -44,8 +44,8 @@ const FRAME_PATIENCE: Duration = Duration::from_secs(30);
 const THAW_GRACE: Duration = Duration::from_secs(3);
 /// How long connections may take to finish what they have begun when the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// Registrations yield to route queries: with this nice value the kernel gives their thread about a
-/// third of a busy core, so that they go on even then.
+/// Registrations and lists yield to route queries: with this nice value the kernel gives their threads
+/// about a third of a busy core, so that they go on even then.
 const REGISTRATION_NICE: i32 = 5;
 /// Files besides connections: listeners, logs, the KV file, the admin side, notices.
 const OTHER_FILES: u64 = 2_048;
@@ -127,6 +127,7 @@ impl NameServer {
         let audit = Arc::new(Audit::default());
         let (table_lane, table_thread) =
             Lane::start("table lane", &watchdog, || {}, Some(table_chore(&owner, &audit, &clock, &pulse)))?;
+        let (list_lane, list_thread) = Lane::start("list lane", &watchdog, yield_to_queries, None)?;
         let (registration_lane, registration_thread) =
             Lane::start("registration lane", &watchdog, yield_to_queries, None)?;
 
@@ -141,6 +142,7 @@ impl NameServer {
             pulse,
             watchdog,
             table_lane,
+            list_lane,
             registration_lane,
         }));
         let acceptor = Acceptor::new(listeners, accept_limits(&settings));
@@ -156,7 +158,7 @@ impl NameServer {
             tasks: Tasks::new(),
             workers: Workers::start(available_parallelism().map_or(1, NonZero::get))?,
             connections: Tasks::new(),
-            threads: Mutex::new(vec![table_thread, registration_thread]),
+            threads: Mutex::new(vec![table_thread, list_thread, registration_thread]),
         };
         server.tasks.spawn(notices::send_all(notices_to_send, metrics, server.connections.clone()));
         server.spawn_sweep(listen.idle);
@@ -446,7 +448,7 @@ fn table_chore(owner: &Arc<Owner>, audit: &Arc<Audit>, clock: &Clock, pulse: &Pu
 fn yield_to_queries() {
     // Without the right to do so registrations merely compete with queries.
     if let Err(error) = rustix::process::nice(REGISTRATION_NICE) {
-        tracing::debug!(%error, "the thread for registrations runs at normal priority");
+        tracing::debug!(%error, "a thread for registrations or lists runs at normal priority");
     }
 }
 

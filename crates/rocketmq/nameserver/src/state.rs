@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) body_limits: BodyLimits,
     /// Everything that needs the table and is quick.
     pub(crate) table_lane: Lane,
+    /// Lists of topics and brokers: long answers, for which no sign of life may wait.
+    pub(crate) list_lane: Lane,
     /// Registrations: checksum, inflating, parsing.
     pub(crate) registration_lane: Lane,
     pub(crate) complaints: Throttle,
@@ -64,6 +66,7 @@ pub(crate) struct Parts {
     pub(crate) pulse: Pulse,
     pub(crate) watchdog: Watchdog,
     pub(crate) table_lane: Lane,
+    pub(crate) list_lane: Lane,
     pub(crate) registration_lane: Lane,
 }
 
@@ -80,6 +83,7 @@ impl State {
             pulse,
             watchdog,
             table_lane,
+            list_lane,
             registration_lane,
         } = parts;
         let settings = configuration.shared_settings();
@@ -106,6 +110,7 @@ impl State {
                 entries_max: settings.limits.registration_topics,
             },
             table_lane,
+            list_lane,
             registration_lane,
             complaints: Throttle::new(COMPLAINT_PERIOD),
             started_at,

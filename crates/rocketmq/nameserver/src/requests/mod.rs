@@ -70,6 +70,21 @@ pub(crate) fn is_known(code: i32) -> bool {
     )
 }
 
+/// Whether the answer lists what is in the table, and may be as long as that is large.
+pub(crate) fn is_list(code: i32) -> bool {
+    use request::*;
+    matches!(
+        code,
+        GET_BROKER_CLUSTER_INFO
+            | GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            | GET_TOPICS_BY_CLUSTER
+            | GET_SYSTEM_TOPIC_LIST_FROM_NS
+            | GET_UNIT_TOPIC_LIST
+            | GET_HAS_UNIT_SUB_TOPIC_LIST
+            | GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
+    )
+}
+
 /// Requests that need the table and nothing else.
 pub(crate) fn on_table(state: &State, request: &Request<'_, '_>) -> Reply {
     let reply = match request.header.code {
