@@ -132,7 +132,7 @@ fn play_java(scenario: &Scenario, hosts: &Hosts<'_>) -> Result<Trace, ScenarioEr
 }
 
 fn play_waypost(scenario: &Scenario) -> Result<Trace, ScenarioError> {
-    let own = [("adminAddress".to_owned(), "127.0.0.1:0".to_owned())];
+    let own = [("adminListen".to_owned(), "off".to_owned())];
     match WaypostServer::serve(Path::new(env!("CARGO_BIN_EXE_waypost")), scenario, &own) {
         Ok(mut server) => play(scenario, &mut server, false),
         Err(ScenarioError::Refused { .. }) if scenario.may_not_start => Ok(Trace::of_no_start()),

@@ -5,8 +5,9 @@
 //! 1. While nothing is left over, bytes are read into a buffer that belongs to the thread, and frames
 //!    are handled where they lie. An idle connection owns no buffer.
 //! 2. What is left over (part of a frame, or frames behind one that has to wait) moves into the
-//!    session's own buffer. The rest of an unfinished frame is read straight behind it, so a large
-//!    frame is never copied and can be handed on as a whole.
+//!    session's own buffer. A large frame gets a mapping of its length instead: its pages are
+//!    allocated as the bytes arrive, nothing is copied when it grows, it is handed on as a whole,
+//!    and its memory goes back to the system when it has been dealt with, on whatever thread.
 //! 3. The answers of one read are written with one call. While the peer does not take them, nothing
 //!    more is read from it.
 //! 4. A frame that cannot be answered at once is answered by a future; later frames wait for it, so
@@ -21,6 +22,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use memmap2::MmapMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
@@ -34,6 +36,9 @@ const SCRATCH_LENGTH: usize = 64 * 1024;
 
 /// A thread keeps an output buffer up to this size; a larger one was for one huge answer.
 const OUTPUT_KEPT: usize = 1024 * 1024;
+
+/// Frames of this length and more are large. Smaller ones are cheaper to copy than to map.
+const LARGE_FRAME: usize = 256 * 1024;
 
 /// The first room that an unfinished frame gets; then it doubles up to the frame's length.
 const FIRST_ROOM: usize = 4 * 1024;
@@ -191,6 +196,7 @@ pub struct Session<S, P> {
     context: SessionContext,
     /// What was read and not handled: at most one unfinished frame, behind whole ones.
     input: BytesMut,
+    large: Option<LargeFrame>,
     input_read_at: Millis,
     /// The right to hold the unfinished frame, once it is larger than what one read gives.
     permit: Option<FramePermit>,
@@ -202,6 +208,28 @@ pub struct Session<S, P> {
     ending: Option<End>,
     freezes_seen: u64,
     stale: bool,
+}
+
+/// An unfinished large frame, or a finished one that has not been handled.
+struct LargeFrame {
+    map: MmapMut,
+    filled: usize,
+}
+
+impl LargeFrame {
+    /// Room for `length` bytes that begin with `start`.
+    fn new(start: &[u8], length: usize) -> io::Result<Self> {
+        let mut map = MmapMut::map_anon(length)?;
+        let filled = start.len().min(length);
+        if let (Some(to), Some(from)) = (map.get_mut(..filled), start.get(..filled)) {
+            to.copy_from_slice(from);
+        }
+        Ok(Self { map, filled })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.filled >= self.map.len()
+    }
 }
 
 /// How far handling frames got.
@@ -226,6 +254,7 @@ where
             handle,
             context,
             input: BytesMut::new(),
+            large: None,
             input_read_at: Millis::ZERO,
             permit: None,
             permit_wanted: None,
@@ -247,7 +276,10 @@ where
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.handle.register(cx.waker());
         loop {
+            // What was handed on is waited for even then: it must not take effect after the end of its
+            // connection was reported.
             match self.handle.command() {
+                _ if self.waiting.is_some() => {}
                 Command::Close(reason) => return Poll::Ready(End::Closed(reason)),
                 Command::CloseIdle => return Poll::Ready(End::Idle),
                 Command::Serve | Command::Drain => {}
@@ -277,7 +309,9 @@ where
                     if self.handle.command() == Command::Drain {
                         return Poll::Ready(End::Drained);
                     }
-                    let read = if self.input.is_empty() {
+                    let read = if self.large.is_some() {
+                        self.poll_read_large(cx)
+                    } else if self.input.is_empty() {
                         self.poll_read_scratch(cx)
                     } else {
                         self.poll_read_rest(cx, length)
@@ -294,8 +328,10 @@ where
 
     /// Handles the frames in the session's own buffer.
     fn handle_input(&mut self) -> Progress {
-        if self.input.is_empty() {
-            return Progress::Incomplete(None);
+        match &self.large {
+            Some(large) if !large.is_complete() => return Progress::Incomplete(None),
+            None if self.input.is_empty() => return Progress::Incomplete(None),
+            _ => {}
         }
         let now = self.context.clock.now();
         self.stale |= now.since(self.input_read_at) > STALE_AFTER;
@@ -303,15 +339,15 @@ where
         let mut output = std::mem::take(&mut self.unsent);
         output.clear();
         self.sent = 0;
-        let progress = self.handle_owned(&mut output);
+        let progress = match self.large.take() {
+            Some(large) => self.handle_large(large, &mut output),
+            None => self.handle_owned(&mut output),
+        };
         self.protocol.batch_done(read_at, self.context.clock.nanoseconds());
         self.queue(output);
         if self.input.is_empty() {
             // An idle connection owns no buffer.
             self.input = BytesMut::new();
-            if self.permit.take().is_some() {
-                self.handle.end_large_frame();
-            }
         }
         if self.sent < self.unsent.len() { Progress::Stopped } else { progress }
     }
@@ -329,21 +365,22 @@ where
                 return Progress::Incomplete(length);
             };
             self.handle.active(self.context.pulse.now());
-            let step = if self.input.len() == length && length > SCRATCH_LENGTH {
-                let bytes = std::mem::take(&mut self.input).freeze();
-                let frame = KeptFrame { bytes, permit: self.permit.take() };
-                self.handle.end_large_frame();
-                self.protocol.frame(FrameBytes::Owned(frame), self.stale, output)
-            } else {
-                let frame = self.input.get(..length).unwrap_or_default();
-                let step = self.protocol.frame(FrameBytes::Borrowed(frame), self.stale, output);
-                self.input.advance(length);
-                step
-            };
+            let frame = self.input.get(..length).unwrap_or_default();
+            let step = self.protocol.frame(FrameBytes::Borrowed(frame), self.stale, output);
+            self.input.advance(length);
             if !self.take_step(step) || output.len() >= self.context.flush_at {
                 return Progress::Stopped;
             }
         }
+    }
+
+    /// Handles a large frame that is complete; nothing was read behind it.
+    fn handle_large(&mut self, large: LargeFrame, output: &mut Vec<u8>) -> Progress {
+        self.handle.end_large_frame();
+        self.handle.active(self.context.pulse.now());
+        let frame = KeptFrame { bytes: Bytes::from_owner(large.map), permit: self.permit.take() };
+        let step = self.protocol.frame(FrameBytes::Owned(frame), self.stale, output);
+        if self.take_step(step) { Progress::Incomplete(None) } else { Progress::Stopped }
     }
 
     /// Reads into the thread's buffer, handles the frames where they lie, writes the answers.
@@ -417,15 +454,31 @@ where
     fn poll_read_rest(&mut self, cx: &mut Context<'_>, length: Option<usize>) -> Poll<io::Result<usize>> {
         let have = self.input.len();
         let missing = length.map_or(FIRST_ROOM, |length| length.saturating_sub(have));
+        if let Some(length) = length.filter(|length| *length >= LARGE_FRAME) {
+            self.handle.begin_large_frame(self.context.pulse.now());
+            self.permit = Some(ready!(self.poll_permit(cx, length)));
+            self.large = Some(LargeFrame::new(&self.input, length)?);
+            self.input = BytesMut::new();
+            return self.poll_read_large(cx);
+        }
         if have == self.input.capacity() {
-            if length.is_some_and(|length| length > SCRATCH_LENGTH) && self.permit.is_none() {
-                self.handle.begin_large_frame(self.context.pulse.now());
-                self.permit = Some(ready!(self.poll_permit(cx, length.unwrap_or_default())));
-            }
             self.input.reserve(missing.min(have.max(FIRST_ROOM)));
         }
         let mut rest = (&mut self.input).limit(missing);
         let read = ready!(poll_read_buf(Pin::new(&mut self.stream), cx, &mut rest))?;
+        if read > 0 {
+            self.note_read();
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// Reads more of a large frame, up to its end.
+    fn poll_read_large(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(large) = &mut self.large else { return Poll::Ready(Ok(0)) };
+        let mut rest = ReadBuf::new(large.map.get_mut(large.filled..).unwrap_or_default());
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut rest))?;
+        let read = rest.filled().len();
+        large.filled = large.filled.saturating_add(read);
         if read > 0 {
             self.note_read();
         }

@@ -92,7 +92,9 @@ impl SessionHandle {
 
     /// Notes that a large frame has begun to arrive, or waits for memory to do so.
     pub(crate) fn begin_large_frame(&self, now: Millis) {
-        self.large_frame_since.store(now.get().max(1), Ordering::Relaxed);
+        if self.large_frame_since.load(Ordering::Relaxed) == 0 {
+            self.large_frame_since.store(now.get().max(1), Ordering::Relaxed);
+        }
     }
 
     /// Notes that it is complete.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use waypost_net::address::HostPort;
 use waypost_net::dialer::Dialer;
 use waypost_net::stream::Stream;
-use waypost_net::tasks::Tasks;
+use waypost_net::tasks::{Stop, Tasks};
 use waypost_rocketmq_registry::MinBrokerNotice;
 use waypost_rocketmq_wire::code::request;
 use waypost_rocketmq_wire::frame::HeaderEncoding;
@@ -32,15 +32,21 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// A connection to one broker; empty until it is needed. Notices to one broker go in order.
 type Line = Arc<Mutex<Option<Stream>>>;
 
-/// Sends notices until the sender is gone.
+/// Sends notices until the server stops.
 pub(crate) async fn send_all(
     mut notices: mpsc::Receiver<MinBrokerNotice>,
     metrics: Arc<Metrics>,
     tasks: Tasks,
+    stop: Stop,
 ) {
     let mut lines: HashMap<Arc<str>, Line> = HashMap::new();
     let opaque = AtomicI32::new(0);
-    while let Some(notice) = notices.recv().await {
+    loop {
+        let notice = tokio::select! {
+            notice = notices.recv() => notice,
+            () = stop.requested() => return,
+        };
+        let Some(notice) = notice else { return };
         for recipient in &notice.recipients {
             if lines.len() >= CONNECTIONS_MAX && !lines.contains_key(recipient) {
                 lines.clear();

@@ -160,7 +160,8 @@ impl NameServer {
             connections: Tasks::new(),
             threads: Mutex::new(vec![table_thread, list_thread, registration_thread]),
         };
-        server.tasks.spawn(notices::send_all(notices_to_send, metrics, server.connections.clone()));
+        let (tasks, stop) = (server.connections.clone(), server.tasks.stop());
+        server.tasks.spawn(notices::send_all(notices_to_send, metrics, tasks, stop));
         server.spawn_sweep(listen.idle);
         if let Some(tls) = server.tls.clone() {
             let stop = server.tasks.stop();

@@ -69,14 +69,16 @@ impl RouteTable {
     pub fn system_topics(&self) -> TopicList {
         let mut names: BTreeSet<String> = self.group_ids.keys().map(|name| name.to_string()).collect();
         names.extend(self.brokers.values().map(|broker| broker.cluster.to_string()));
-        let trusted = |master: bool| {
-            self.brokers
-                .iter()
-                .find(move |(_, broker)| (broker.id == 0) == master && broker.suspected_until.is_none())
+        let live_master =
+            self.brokers.iter().find(|(_, broker)| broker.id == 0 && broker.suspected_until.is_none());
+        // Without a live master the smallest id of the first group, as the original.
+        let smallest = || {
+            let group = self.group(*self.group_ids.values().next()?);
+            group.members.values().next()
         };
-        let broker = trusted(true).or_else(|| trusted(false)).or_else(|| self.brokers.first_key_value());
+        let broker = live_master.map(|(address, _)| address).or_else(smallest);
         TopicList {
-            broker_addr: broker.map(|(address, _)| address.to_string()),
+            broker_addr: broker.map(|address| address.to_string()),
             topic_list: names.into_iter().collect(),
         }
     }

@@ -82,7 +82,7 @@ impl RouteTable {
             && broker.ha_address.as_deref() == identity.ha_address
             && broker.timeout == identity.timeout
             && broker.acting_master == identity.acting_master
-            && group.zone.as_deref() == identity.zone.filter(|zone| !zone.is_empty())
+            && group.zone.as_deref() == identity.zone
             && group.acting_master == identity.acting_master.unwrap_or(false);
         if !same_header || !broker.knows_body(digest, group.touched) {
             return Outcome::BodyNeeded;
@@ -186,7 +186,7 @@ impl RouteTable {
 
         let old_cluster = Arc::clone(&self.group(group_id).cluster);
         let acting_master = identity.acting_master.unwrap_or(false);
-        let zone = identity.zone.filter(|zone| !zone.is_empty());
+        let zone = identity.zone;
         let group = self.group_mut(group_id);
         let holder = group.members.insert(identity.id, Arc::clone(&address));
         // An address that changes its id takes one that it did not hold.

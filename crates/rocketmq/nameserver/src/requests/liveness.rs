@@ -29,10 +29,10 @@ pub(crate) fn query_data_version(state: &State, request: &Request<'_, '_>) -> Re
     let sign = sign("QUERY_DATA_VERSION", request)?;
     let version = match request.body {
         [] => None,
-        body => Some(DataVersion::decode(body, &state.body_limits).map_err(|error| {
+        body => DataVersion::decode_comparable(body, &state.body_limits).map_err(|error| {
             let remark = format!("QUERY_DATA_VERSION: the body is no DataVersion: {error}");
             Reply::error(response::SYSTEM_ERROR, remark)
-        })?),
+        })?,
     };
     let outcome = state.owner.apply(Command::QueryDataVersion { sign, version });
     let Outcome::DataVersion { changed, stored } = outcome else {

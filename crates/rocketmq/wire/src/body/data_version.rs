@@ -24,6 +24,35 @@ impl DataVersion {
         read_whole(body, limits, |reader| Ok(Self::read(reader)?))
     }
 
+    /// Decodes what a broker asks to have compared (322): `None` if it equals no version, because the body is
+    /// `null`, has no timestamp (for which the originals take the time of decoding) or a counter that is null.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_comparable(body: &[u8], limits: &BodyLimits) -> Result<Option<Self>, BodyError> {
+        read_whole(body, limits, |reader| {
+            let mut version = Self::default();
+            let (mut has_timestamp, mut has_counter) = (false, true);
+            reader.object_or_null(|reader, key| {
+                match Member::of(&key) {
+                    Member::Counter => {
+                        let counter = reader.long()?;
+                        has_counter = counter.is_some();
+                        version.counter = counter.unwrap_or_default();
+                    }
+                    Member::StateVersion => version.state_version = reader.long()?.unwrap_or_default(),
+                    Member::Timestamp => {
+                        version.timestamp = reader.long()?.unwrap_or_default();
+                        has_timestamp = true;
+                    }
+                    Member::Unknown => reader.skip()?,
+                }
+                Ok::<(), JsonError>(())
+            })?;
+            Ok((has_timestamp && has_counter).then_some(version))
+        })
+    }
+
     /// Appends the JSON to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"counter\":");

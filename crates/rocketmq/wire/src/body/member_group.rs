@@ -6,9 +6,9 @@ use crate::json::{Reader, members, write_string};
 /// The addresses of one broker group, inside a member `brokerMemberGroup`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BrokerMemberGroup {
-    /// The cluster that was asked for.
+    /// The cluster that was asked for; an empty one is left out, as the originals leave out a missing one.
     pub cluster: String,
-    /// The broker group.
+    /// The broker group; likewise.
     pub broker_name: String,
     /// Addresses by broker id; empty for an unknown group.
     pub broker_addrs: BTreeMap<i64, String>,
@@ -22,10 +22,14 @@ impl BrokerMemberGroup {
     pub fn encode(&self, dialect: Dialect, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"brokerMemberGroup\":{");
         write_addresses(out, dialect, &self.broker_addrs);
-        out.extend_from_slice(b",\"brokerName\":");
-        write_string(out, &self.broker_name);
-        out.extend_from_slice(b",\"cluster\":");
-        write_string(out, &self.cluster);
+        for (member, name) in
+            [(&b",\"brokerName\":"[..], &self.broker_name), (b",\"cluster\":", &self.cluster)]
+        {
+            if !name.is_empty() {
+                out.extend_from_slice(member);
+                write_string(out, name);
+            }
+        }
         out.extend_from_slice(b"}}");
     }
 
