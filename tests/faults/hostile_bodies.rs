@@ -111,7 +111,10 @@ fn a_body_with_more_topics_than_a_registration_may_have_is_refused_before_they_a
         server.forget_peak();
         let answer = server.client().call(&registration(&bomb));
         assert_eq!(answer.code, 1, "{what}: {answer:?}");
-        assert!(answer.remark().contains("registrationTopicsMax"), "{what}: it names the setting: {answer:?}");
+        assert!(
+            answer.remark().contains("registrationTopicsMax"),
+            "{what}: it names the setting: {answer:?}"
+        );
         let grown = server.memory().peak.saturating_sub(resident);
         assert!(grown < 400 << 20, "{what} took {grown} bytes");
     }

@@ -9,6 +9,7 @@
 mod access;
 mod big_frames;
 mod broker_deaths;
+mod costly_requests;
 mod dual_stack;
 mod graceful_stop;
 mod half_open;

@@ -95,7 +95,6 @@ impl Connection {
             }
             request::GET_KV_CONFIG => requests::kv::get(&self.state, request),
             request::GET_KVLIST_BY_NAMESPACE => requests::kv::list(&self.state, request),
-            request::GET_NAMESRV_CONFIG => requests::config::show(&self.state),
             code if requests::is_known(code) => return None,
             code => Reply::error(
                 response::REQUEST_CODE_NOT_SUPPORTED,
@@ -136,14 +135,24 @@ impl Connection {
                     answer
                 }));
             }
+            // Who changes a setting holds the configuration until the disk has it; who reads it may have to wait.
             request::UPDATE_NAMESRV_CONFIG => {
                 drop(tokio::task::spawn_blocking(move || {
                     errand.settle(reply, |errand, request| requests::config::update(&errand.state, request));
                 }));
             }
+            request::GET_NAMESRV_CONFIG => {
+                drop(tokio::task::spawn_blocking(move || {
+                    errand.settle(reply, |errand, _| requests::config::show(&errand.state));
+                }));
+            }
             _ => {
-                let lists = requests::is_list(code);
-                let lane = if lists { &self.state.list_lane } else { &self.state.table_lane };
+                let lane = match code {
+                    // Its body may be as large as that of a registration.
+                    request::REGISTER_TOPIC_IN_NAMESRV => &self.state.registration_lane,
+                    code if requests::is_list(code) => &self.state.list_lane,
+                    _ => &self.state.table_lane,
+                };
                 lane.give(code, move |_| {
                     errand.settle(reply, |errand, request| requests::on_table(&errand.state, request));
                 });

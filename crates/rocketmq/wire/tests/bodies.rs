@@ -188,6 +188,13 @@ fn more_entries_than_the_limit_are_refused_in_every_form() {
     assert_eq!(decode(two_topics, form), too_many("topics"));
     let two_mappings = b"\0\0\0\x02{}\0\0\0\0\0\0\0\x02[]\0\0\0\x02\0\0\0\x02{}\0\0\0\x02{}";
     assert_eq!(decode(two_mappings, form), too_many("mappings"));
+    for (member, section) in [("queueDatas", "queues"), ("brokerDatas", "brokers")] {
+        let route = |entries: &str| {
+            TopicRouteData::decode(format!("{{\"{member}\":[{entries}]}}").as_bytes(), &limits)
+        };
+        assert!(route("{}").is_ok());
+        assert_eq!(route("{},{}"), Err(BodyError::TooManyEntries { section, limit: 1 }));
+    }
 }
 
 #[test]

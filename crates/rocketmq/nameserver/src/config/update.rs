@@ -17,6 +17,10 @@ use crate::kv::durable;
 /// The keys that the original refuses whatever `configBlackList` says (spec 4.1).
 const ORIGINAL_BLACK_LIST: [&str; 4] = ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"];
 
+/// Bytes of a request: all keys at once need a tenth of it. Others wait while a request is checked, and each line
+/// of it costs a search for its key.
+const BODY_MAX: usize = 65_536;
+
 /// What a request 318 changed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
@@ -174,6 +178,10 @@ impl Configuration {
 
     /// The settings and canonical texts that a body asks for, in its order.
     fn checked(&self, body: &[u8]) -> Result<Vec<(&'static Setting, String)>, UpdateRefusal> {
+        if body.len() > BODY_MAX {
+            let reason = format!("the body has {} bytes, more than {BODY_MAX}", body.len());
+            return Err(UpdateRefusal::Malformed { reason });
+        }
         let text = std::str::from_utf8(body).map_err(|error| UpdateRefusal::Malformed {
             reason: format!("the body is not UTF-8: {error}"),
         })?;

@@ -4,7 +4,7 @@ use super::{
     BodyError, BodyLimits, BrokerData, Dialect, QueueData, TopicQueueMapping, read_texts, read_whole,
     write_comma, write_texts,
 };
-use crate::json::{JsonError, Reader, members, write_string};
+use crate::json::{Reader, members, write_string};
 
 /// Where a topic lives: the answer to a route query, and what a broker sends to announce a single topic.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,19 +75,24 @@ impl TopicRouteData {
     /// Decodes the JSON of either dialect; absent members are empty.
     ///
     /// # Errors
-    /// When the JSON is malformed or has a member of the wrong type.
+    /// When the JSON is malformed or has a member of the wrong type, or a list is longer than
+    /// [`BodyLimits::entries_max`].
     pub fn decode(body: &[u8], limits: &BodyLimits) -> Result<Self, BodyError> {
         read_whole(body, limits, |reader| {
             let mut route = Self::default();
-            reader.object(|reader, key| route.read_member(reader, &key))?;
+            reader.object(|reader, key| route.read_member(reader, &key, limits.entries_max))?;
             Ok(route)
         })
     }
 
-    fn read_member(&mut self, reader: &mut Reader<'_>, key: &str) -> Result<(), BodyError> {
+    fn read_member(&mut self, reader: &mut Reader<'_>, key: &str, limit: usize) -> Result<(), BodyError> {
+        let room = |section, entries: usize| {
+            if entries < limit { Ok(()) } else { Err(BodyError::TooManyEntries { section, limit }) }
+        };
         match Member::of(key) {
             Member::BrokerDatas => {
                 reader.array_or_null(|reader| {
+                    room("brokers", self.broker_datas.len())?;
                     if !reader.null() {
                         self.broker_datas.push(BrokerData::read(reader)?);
                     }
@@ -96,15 +101,17 @@ impl TopicRouteData {
             }
             Member::FilterServerTable => {
                 reader.table_or_null(|reader, address| {
+                    room("filter servers", self.filter_server_table.len())?;
                     if let Some(servers) = read_texts(reader)? {
                         self.filter_server_table.insert(address.into_owned(), servers);
                     }
-                    Ok::<(), JsonError>(())
+                    Ok::<(), BodyError>(())
                 })?;
             }
             Member::OrderTopicConf => self.order_topic_conf = reader.owned_text()?,
             Member::QueueDatas => {
                 reader.array_or_null(|reader| {
+                    room("queues", self.queue_datas.len())?;
                     if !reader.null() {
                         self.queue_datas.push(QueueData::read(reader)?);
                     }
@@ -114,6 +121,7 @@ impl TopicRouteData {
             Member::TopicQueueMappingByBroker => {
                 let mut mappings = BTreeMap::new();
                 let present = reader.table_or_null(|reader, broker| {
+                    room("mappings", mappings.len())?;
                     if !reader.null() {
                         mappings.insert(broker.into_owned(), TopicQueueMapping::read(reader)?);
                     }
