@@ -276,6 +276,16 @@ where
     fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.handle.register(cx.waker());
         loop {
+            if let Some(waiting) = &mut self.waiting
+                && let Poll::Ready(answer) = waiting.as_mut().poll(cx)
+            {
+                self.waiting = None;
+                self.queue(answer.bytes);
+                if let Some(reason) = answer.close {
+                    self.ending.get_or_insert(End::Closed(reason));
+                }
+                self.handle.active(self.context.pulse.now());
+            }
             // What was handed on is waited for even then: it must not take effect after the end of its
             // connection was reported.
             match self.handle.command() {
@@ -284,24 +294,16 @@ where
                 Command::CloseIdle => return Poll::Ready(End::Idle),
                 Command::Serve | Command::Drain => {}
             }
-            if self.sent < self.unsent.len() {
-                match ready!(self.poll_send(cx)) {
-                    Ok(()) => {}
-                    Err(error) => return Poll::Ready(broken(error)),
-                }
+            if self.sent < self.unsent.len()
+                && let Err(error) = ready!(self.poll_send(cx))
+            {
+                return Poll::Ready(broken(error));
+            }
+            if self.waiting.is_some() {
+                return Poll::Pending;
             }
             if let Some(end) = self.ending.take() {
                 return Poll::Ready(end);
-            }
-            if let Some(waiting) = &mut self.waiting {
-                let answer = ready!(waiting.as_mut().poll(cx));
-                self.waiting = None;
-                self.queue(answer.bytes);
-                if let Some(reason) = answer.close {
-                    self.ending.get_or_insert(End::Closed(reason));
-                }
-                self.handle.active(self.context.pulse.now());
-                continue;
             }
             match self.handle_input() {
                 Progress::Stopped => continue,
@@ -420,8 +422,10 @@ where
                 Ok(length) => length.filter(|length| *length > 0),
             };
             let Some(frame) = length.and_then(|length| rest.get(..length)) else { break };
+            if handled == 0 {
+                self.handle.active(self.context.pulse.now());
+            }
             handled = handled.saturating_add(frame.len());
-            self.handle.active(self.context.pulse.now());
             let step = self.protocol.frame(FrameBytes::Borrowed(frame), self.stale, output);
             if !self.take_step(step) || output.len() >= self.context.flush_at {
                 break;
