@@ -14,9 +14,6 @@ use waypost_cli::exit::Exit;
 use waypost_cli::run::{Report, run, run_config};
 use waypost_cli::{manual, render};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // A usage error ends here with code 2, help and version with 0.
     match Arguments::parse().command {

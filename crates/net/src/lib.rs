@@ -42,6 +42,7 @@ pub mod budget;
 pub mod clock;
 pub mod dialer;
 pub mod entrance;
+pub mod frame_pool;
 pub mod listener;
 pub mod network;
 pub mod preamble;

@@ -6,8 +6,7 @@
 //!    are handled where they lie. An idle connection owns no buffer.
 //! 2. What is left over (part of a frame, or frames behind one that has to wait) moves into the
 //!    session's own buffer. A large frame gets a mapping of its length instead: its pages are
-//!    allocated as the bytes arrive, nothing is copied when it grows, it is handed on as a whole,
-//!    and its memory goes back to the system when it has been dealt with, on whatever thread.
+//!    allocated as the bytes arrive, nothing is copied when it grows, and it is handed on as a whole.
 //! 3. The answers of one read are written with one call. While the peer does not take them, nothing
 //!    more is read from it.
 //! 4. A frame that cannot be answered at once is answered by a future; later frames wait for it, so
@@ -22,12 +21,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use memmap2::MmapMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use crate::budget::{FramePermit, MemoryBudget};
 use crate::clock::{Clock, FREEZE_THRESHOLD, Millis, Pulse};
+use crate::frame_pool::{FrameBuffer, FramePool};
 use crate::sessions::{Command, SessionHandle};
 use crate::socket::is_timeout_error;
 
@@ -179,8 +178,10 @@ pub struct SessionContext {
     pub clock: Clock,
     /// Tells the coarse time and whether the process stood still.
     pub pulse: Pulse,
-    /// Memory of unfinished frames.
+    /// How much memory unfinished frames may take.
     pub budget: MemoryBudget,
+    /// That memory, for large ones.
+    pub pool: FramePool,
     /// Answers are written when this many bytes have gathered, even if more frames are there; nothing
     /// more is read until the peer has taken them.
     pub flush_at: usize,
@@ -196,7 +197,8 @@ pub struct Session<S, P> {
     context: SessionContext,
     /// What was read and not handled: at most one unfinished frame, behind whole ones.
     input: BytesMut,
-    large: Option<LargeFrame>,
+    /// An unfinished large frame, or a finished one that has not been handled.
+    large: Option<FrameBuffer>,
     input_read_at: Millis,
     /// The right to hold the unfinished frame, once it is larger than what one read gives.
     permit: Option<FramePermit>,
@@ -208,28 +210,6 @@ pub struct Session<S, P> {
     ending: Option<End>,
     freezes_seen: u64,
     stale: bool,
-}
-
-/// An unfinished large frame, or a finished one that has not been handled.
-struct LargeFrame {
-    map: MmapMut,
-    filled: usize,
-}
-
-impl LargeFrame {
-    /// Room for `length` bytes that begin with `start`.
-    fn new(start: &[u8], length: usize) -> io::Result<Self> {
-        let mut map = MmapMut::map_anon(length)?;
-        let filled = start.len().min(length);
-        if let (Some(to), Some(from)) = (map.get_mut(..filled), start.get(..filled)) {
-            to.copy_from_slice(from);
-        }
-        Ok(Self { map, filled })
-    }
-
-    fn is_complete(&self) -> bool {
-        self.filled >= self.map.len()
-    }
 }
 
 /// How far handling frames got.
@@ -377,10 +357,10 @@ where
     }
 
     /// Handles a large frame that is complete; nothing was read behind it.
-    fn handle_large(&mut self, large: LargeFrame, output: &mut Vec<u8>) -> Progress {
+    fn handle_large(&mut self, large: FrameBuffer, output: &mut Vec<u8>) -> Progress {
         self.handle.end_large_frame();
         self.handle.active(self.context.pulse.now());
-        let frame = KeptFrame { bytes: Bytes::from_owner(large.map), permit: self.permit.take() };
+        let frame = KeptFrame { bytes: large.freeze(), permit: self.permit.take() };
         let step = self.protocol.frame(FrameBytes::Owned(frame), self.stale, output);
         if self.take_step(step) { Progress::Incomplete(None) } else { Progress::Stopped }
     }
@@ -461,7 +441,7 @@ where
         if let Some(length) = length.filter(|length| *length >= LARGE_FRAME) {
             self.handle.begin_large_frame(self.context.pulse.now());
             self.permit = Some(ready!(self.poll_permit(cx, length)));
-            self.large = Some(LargeFrame::new(&self.input, length)?);
+            self.large = Some(self.context.pool.buffer(&self.input, length)?);
             self.input = BytesMut::new();
             return self.poll_read_large(cx);
         }
@@ -479,10 +459,10 @@ where
     /// Reads more of a large frame, up to its end.
     fn poll_read_large(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Some(large) = &mut self.large else { return Poll::Ready(Ok(0)) };
-        let mut rest = ReadBuf::new(large.map.get_mut(large.filled..).unwrap_or_default());
+        let mut rest = ReadBuf::new(large.rest());
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut rest))?;
         let read = rest.filled().len();
-        large.filled = large.filled.saturating_add(read);
+        large.advance(read);
         if read > 0 {
             self.note_read();
         }

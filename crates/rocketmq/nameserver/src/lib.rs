@@ -18,6 +18,4 @@ mod view;
 
 pub use metrics::Metrics;
 pub use server::{NameServer, StartError, StartOptions};
-pub use view::{
-    BrokerView, CountsView, DataVersionView, QueueView, TableFilter, TableView, TopicView, View,
-};
+pub use view::{BrokerView, CountsView, DataVersionView, QueueView, TableFilter, TableView, TopicView, View};

@@ -310,13 +310,12 @@ impl Collector for Shards {
         for slot in 0..CODES.len() {
             self.encode_latency(slot, latencies.encode_family(&labels(slot))?)?;
         }
-        let bytes: [(&str, &str, fn(&Shard) -> &AtomicU64); 2] = [
-            ("received_bytes", "Bytes of requests", |shard| &shard.received),
-            ("sent_bytes", "Bytes of answers", |shard| &shard.sent),
-        ];
-        for (name, help, of) in bytes {
+        for (name, help, bytes) in [
+            ("received_bytes", "Bytes of requests", self.sum(|shard| &shard.received)),
+            ("sent_bytes", "Bytes of answers", self.sum(|shard| &shard.sent)),
+        ] {
             let mut counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            counter.encode_counter::<NoLabelSet, _, u64>(&self.sum(of), None)?;
+            counter.encode_counter::<NoLabelSet, _, u64>(&bytes, None)?;
         }
         Ok(())
     }

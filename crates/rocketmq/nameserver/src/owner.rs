@@ -35,15 +35,7 @@ impl Owner {
         metrics: Arc<Metrics>,
     ) -> Self {
         let index = Arc::new(RouteIndex::new());
-        Self {
-            table: Mutex::new(table),
-            index,
-            clock,
-            sessions,
-            notices,
-            metrics,
-            journal: Journal::default(),
-        }
+        Self { table: Mutex::new(table), index, clock, sessions, notices, metrics, journal: Journal }
     }
 
     /// What readers look into.

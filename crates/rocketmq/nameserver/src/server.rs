@@ -12,6 +12,7 @@ use waypost_net::accept::{AcceptLimits, AcceptStats, Accepted, Acceptor};
 use waypost_net::budget::MemoryBudget;
 use waypost_net::clock::{Clock, Pulse};
 use waypost_net::entrance::{Entrance, EntranceError};
+use waypost_net::frame_pool::FramePool;
 use waypost_net::listener::{BindAddress, FileLimit, ListenError, ListenOptions, bind, raise_file_limit};
 use waypost_net::preamble::{PreamblePolicy, TlsMode};
 use waypost_net::session::{End, Session, SessionContext};
@@ -87,6 +88,7 @@ pub struct NameServer {
     accept_stats: Arc<AcceptStats>,
     tls: Option<ServerTls>,
     budget: MemoryBudget,
+    pool: FramePool,
     file_limit: FileLimit,
     kv_report: KvReport,
     accepting: Stop,
@@ -152,6 +154,7 @@ impl NameServer {
             addresses,
             tls,
             budget: MemoryBudget::new(settings.limits.unfinished_frames as u64, settings.limits.frame as u64),
+            pool: FramePool::new(),
             file_limit,
             kv_report,
             accepting: Stop::new(),
@@ -233,7 +236,8 @@ impl NameServer {
     }
 
     fn spawn_sweep(&self, idle: Duration) {
-        let (state, budget, stop) = (Arc::clone(&self.state), self.budget.clone(), self.tasks.stop());
+        let (state, budget, pool) = (Arc::clone(&self.state), self.budget.clone(), self.pool.clone());
+        let stop = self.tasks.stop();
         self.tasks.spawn(async move {
             let mut ticks = tokio::time::interval(SWEEP_PERIOD);
             loop {
@@ -246,6 +250,7 @@ impl NameServer {
                     continue;
                 }
                 state.sessions.sweep(now, idle);
+                pool.sweep(now);
                 if budget.waiting() > 0 {
                     state.sessions.shed_large_frames(now, FRAME_PATIENCE);
                 }
@@ -268,6 +273,7 @@ impl NameServer {
             clock: self.state.clock.clone(),
             pulse: self.state.pulse.clone(),
             budget: self.budget.clone(),
+            pool: self.pool.clone(),
             flush_at: match listen.write_high_water {
                 0 => DEFAULT_HIGH_WATER,
                 bytes => bytes,
