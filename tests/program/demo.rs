@@ -17,7 +17,9 @@ fn start() -> Server {
 fn the_demo_tells_the_command_that_shows_a_route_from_it() {
     let server = start();
     let out = server.out();
-    let command = out.lines().find_map(|line| line.strip_prefix("next:   waypost ")).expect("a command");
+    let command = out.lines().find_map(|line| line.strip_prefix("next:   ")).expect("a command");
+    let (program, command) = command.split_once(' ').expect("a program and its arguments");
+    assert_eq!(program, env!("CARGO_BIN_EXE_waypost"), "as it was called");
     let told = ask(command);
     assert_eq!(told.code, 0, "{}", told.err);
     assert!(told.out.contains("broker-a") && told.out.contains("broker-b"), "{}", told.out);

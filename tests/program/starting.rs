@@ -21,8 +21,9 @@ fn without_configuration_the_first_line_is_the_originals_and_the_rest_says_what_
         "The Name Server boot success. serializeType=JSON, address 0.0.0.0:{port}\n\
          routes: port {port} of every address\n\
          admin:  {}/ (metrics, health, live table)\n\
-         next:   start brokers with namesrvAddr=127.0.0.1:{port}, then `waypost brokers -n 127.0.0.1:{port}`\n",
-        server.admin
+         next:   start brokers with namesrvAddr=127.0.0.1:{port}, then `{} brokers -n 127.0.0.1:{port}`\n",
+        server.admin,
+        env!("CARGO_BIN_EXE_waypost")
     );
     // A host without IPv6 has one address to name.
     assert_eq!(

@@ -85,7 +85,8 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
     if !arguments.demo {
         let _ = writeln!(
             text,
-            "next:   start brokers with namesrvAddr={local}, then `waypost brokers{}`",
+            "next:   start brokers with namesrvAddr={local}, then `{} brokers{}`",
+            program(),
             reach(local)
         );
     }
@@ -204,8 +205,13 @@ async fn start_demo(local: SocketAddr, admin: Option<&Admin>, tasks: &Tasks) -> 
     }
     let admin = admin.map(Admin::address).filter(|address| address.port() != DEFAULT_ADMIN_PORT);
     let url = admin.map_or_else(String::new, |address| format!(" --admin http://{address}"));
-    let _ = writeln!(text, "next:   waypost route {}{}{url}", demo::TOPIC, reach(local));
+    let _ = writeln!(text, "next:   {} route {}{}{url}", program(), demo::TOPIC, reach(local));
     Ok(text)
+}
+
+/// How this program was called, so that a command that is told can be typed as it stands.
+fn program() -> String {
+    std::env::args().next().filter(|name| name.contains('/')).unwrap_or_else(|| "waypost".to_owned())
 }
 
 /// The options that lead a command to the server, if it needs any.

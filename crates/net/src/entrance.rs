@@ -245,7 +245,7 @@ mod tests {
         let (_dialled, accepted, peer) = pair().await;
         let entrance = entrance(TlsMode::Permissive);
         let waiting = entrance.enter(accepted, peer);
-        assert!(std::mem::size_of_val(&waiting) <= 1_024, "{} bytes", std::mem::size_of_val(&waiting));
+        assert!(size_of_val(&waiting) <= 1_024, "{} bytes", size_of_val(&waiting));
     }
 
     #[tokio::test]

@@ -51,7 +51,7 @@ pub(crate) fn heartbeat(state: &State, request: &Request<'_, '_>) -> Result<Repl
     Ok(Reply::success())
 }
 
-/// 901. Peers ignore the remark; it stays, so that comparisons with the original stay simple (decision 10).
+/// Request 901: peers ignore the remark; it stays, so that comparisons with the original stay simple (decision 10).
 /// Callers that ask for standard JSON get it (field report A30).
 pub(crate) fn member_group(state: &State, request: &Request<'_, '_>) -> Result<Reply, Reply> {
     let ext = &request.header.ext;

@@ -71,7 +71,7 @@ pub(crate) fn list(state: &State, request: &Request<'_, '_>) -> Result<Reply, Re
     Ok(listed(&list))
 }
 
-/// 224. An unknown cluster is an empty list with a remark, or an error if the operator wants that (field
+/// Request 224: an unknown cluster is an empty list with a remark, or an error if the operator wants that (field
 /// report A18).
 fn of_cluster(state: &State, cluster: &str, strict: bool) -> Result<Reply, Reply> {
     if let Some(list) = state.owner.read(|table| table.topics_of_cluster(cluster)) {
