@@ -74,7 +74,8 @@ impl FramePool {
         Ok(buffer)
     }
 
-    /// Gives mappings back to the system that were not used for [`KEPT_FOR`]. To be called about once a second.
+    /// Gives mappings back to the system that were not used for a minute. To be called about once a
+    /// second.
     pub fn sweep(&self, now: Millis) {
         self.lock().retain_mut(|kept| now.since(*kept.since.get_or_insert(now)) < KEPT_FOR);
     }

@@ -25,9 +25,9 @@
 //! 4. A reader never sees a topic go back to older content.
 //! 5. The same commands in the same order give the same effects.
 //!
-//! "Spec" in this crate's documentation is the description of the original's behaviour in
-//! `docs/`'s compatibility notes; its section numbers are those of the NameServer specification
-//! that the project follows.
+//! "Spec" in this crate's documentation is the account of the original's behaviour in
+//! `docs/behaviour.md`. All cited numbers are explained there: sections and their steps, decisions,
+//! defects (D), behaviours that are kept (K) and field reports (A, C).
 
 mod admission;
 mod announcement;
