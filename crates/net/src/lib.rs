@@ -47,6 +47,7 @@ pub mod listener;
 pub mod network;
 pub mod preamble;
 pub mod proxy_protocol;
+pub mod queues;
 pub mod session;
 pub mod sessions;
 pub mod socket;

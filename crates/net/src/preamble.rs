@@ -1,5 +1,5 @@
 //! What the first bytes of a connection decide: whom it speaks for, and whether it is encrypted
-//! (rocketmq-nameserver.md section 0.3, rocketmq-remoting.md section 14.1).
+//! (0.3 and remoting 14.1 in `docs/behaviour.md`).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

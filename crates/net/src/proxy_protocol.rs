@@ -1,5 +1,5 @@
 //! The PROXY preamble, versions 1 and 2, by which a load balancer tells whom it speaks for
-//! (rocketmq-remoting.md section 15).
+//! (remoting 15 in `docs/behaviour.md`).
 //!
 //! [`parse`] is called with all bytes that the connection has sent so far and decides at the first byte
 //! that decides: a short first frame never waits for the twelve bytes of a signature.

@@ -27,6 +27,7 @@ use tokio_util::io::poll_read_buf;
 use crate::budget::{FramePermit, MemoryBudget};
 use crate::clock::{Clock, FREEZE_THRESHOLD, Millis, Pulse};
 use crate::frame_pool::{FrameBuffer, FramePool};
+use crate::queues::{Queued, Queues};
 use crate::sessions::{Command, SessionHandle};
 use crate::socket::is_timeout_error;
 
@@ -185,8 +186,8 @@ pub struct SessionContext {
     /// Answers are written when this many bytes have gathered, even if more frames are there; nothing
     /// more is read until the peer has taken them.
     pub flush_at: usize,
-    /// Bytes of answers that may wait for one peer; more end the session.
-    pub queued_max: usize,
+    /// How many bytes of answers may wait for peers; more end the session.
+    pub queues: Queues,
 }
 
 /// One connection and its protocol.
@@ -205,6 +206,8 @@ pub struct Session<S, P> {
     permit_wanted: Option<Pin<Box<dyn Future<Output = FramePermit> + Send>>>,
     unsent: Vec<u8>,
     sent: usize,
+    /// Counts what is queued against the limits.
+    queued: Queued,
     waiting: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
     /// Set when the session ends once its answers are written.
     ending: Option<End>,
@@ -232,7 +235,6 @@ where
             stream,
             protocol,
             handle,
-            context,
             input: BytesMut::new(),
             large: None,
             input_read_at: Millis::ZERO,
@@ -240,10 +242,12 @@ where
             permit_wanted: None,
             unsent: Vec::new(),
             sent: 0,
+            queued: context.queues.queued(),
             waiting: None,
             ending: None,
             freezes_seen,
             stale: false,
+            context,
         }
     }
 
@@ -533,8 +537,9 @@ where
             self.unsent.extend_from_slice(&bytes);
         }
         let queued = self.unsent.len().saturating_sub(self.sent);
-        if queued > self.context.queued_max {
+        if !self.queued.set(queued) {
             self.unsent = Vec::new();
+            self.queued.set(0);
             self.ending = Some(End::SlowReader { queued });
         }
     }
@@ -551,6 +556,7 @@ where
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.unsent = Vec::new();
         self.sent = 0;
+        self.queued.set(0);
         Poll::Ready(Ok(()))
     }
 }

@@ -15,6 +15,7 @@ use waypost_net::entrance::{Entrance, EntranceError};
 use waypost_net::frame_pool::FramePool;
 use waypost_net::listener::{BindAddress, FileLimit, ListenError, ListenOptions, bind, raise_file_limit};
 use waypost_net::preamble::{PreamblePolicy, TlsMode};
+use waypost_net::queues::Queues;
 use waypost_net::session::{End, Session, SessionContext};
 use waypost_net::sessions::{Listed, Sessions};
 use waypost_net::socket::SocketOptions;
@@ -89,6 +90,7 @@ pub struct NameServer {
     tls: Option<ServerTls>,
     budget: MemoryBudget,
     pool: FramePool,
+    queues: Queues,
     file_limit: FileLimit,
     kv_report: KvReport,
     accepting: Stop,
@@ -155,6 +157,7 @@ impl NameServer {
             tls,
             budget: MemoryBudget::new(settings.limits.unfinished_frames as u64, settings.limits.frame as u64),
             pool: FramePool::new(),
+            queues: Queues::new(settings.limits.reader_queue, settings.limits.reader_queues),
             file_limit,
             kv_report,
             accepting: Stop::new(),
@@ -195,6 +198,10 @@ impl NameServer {
 
     pub(crate) fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_ref()
+    }
+
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     pub(crate) fn budget(&self) -> &MemoryBudget {
@@ -278,7 +285,7 @@ impl NameServer {
                 0 => DEFAULT_HIGH_WATER,
                 bytes => bytes,
             },
-            queued_max: settings.limits.reader_queue,
+            queues: self.queues.clone(),
         };
         let door = Arc::new(Door { state: Arc::clone(&self.state), entrance, context });
         let (connections, accepting) = (self.connections.clone(), self.accepting.clone());
@@ -334,7 +341,7 @@ impl Door {
         let (end, connection) = session.run().await;
         self.state.metrics.connection_ended(end.name());
         if let End::SlowReader { queued } = end {
-            tracing::warn!(%peer, queued, "connection closed: the peer does not read its answers (readerQueueMax)");
+            tracing::warn!(%peer, queued, "connection closed: the peer does not read its answers (readerQueueMax, readerQueuesMax)");
         }
         if connection.carries_brokers() {
             let how = match end {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use waypost_net::accept::AcceptStats;
 use waypost_net::budget::MemoryBudget;
+use waypost_net::queues::Queues;
 use waypost_net::tls::ServerTls;
 use waypost_rocketmq_registry::{BrokerRow, TableCounts, TopicRow};
 use waypost_rocketmq_wire::body::Dialect;
@@ -20,6 +21,7 @@ pub struct View {
     state: Arc<State>,
     accepted: Arc<AcceptStats>,
     budget: MemoryBudget,
+    queues: Queues,
     tls: Option<ServerTls>,
 }
 
@@ -151,6 +153,7 @@ impl NameServer {
             state: Arc::clone(&self.state),
             accepted: self.accept_stats(),
             budget: self.budget().clone(),
+            queues: self.queues().clone(),
             tls: self.tls().cloned(),
         }
     }
@@ -242,13 +245,14 @@ impl View {
         let accepted = self.accepted.counts();
         let kv = self.state.kv.statistics();
         let uptime = self.state.clock.now().since(self.state.started_at);
-        let gauges: [(&str, &str, u64); 10] = [
+        let gauges: [(&str, &str, u64); 11] = [
             ("brokers", "Registered broker addresses", counts.brokers as u64),
             ("broker_groups", "Registered broker names", counts.groups as u64),
             ("topics", "Topics with a route", counts.topics as u64),
             ("suspected_brokers", "Brokers whose connection broke by time-out", counts.suspects as u64),
             ("connections", "Open connections", accepted.open),
             ("unfinished_frame_bytes", "Memory promised to unfinished frames", self.budget.promised()),
+            ("queued_answer_bytes", "Answers that wait for their readers", self.queues.waiting() as u64),
             ("waiting_frames", "Frames that wait for memory", self.budget.waiting() as u64),
             ("kv_entries", "Entries of the KV configuration", self.state.kv.snapshot().keys() as u64),
             ("uptime_seconds", "Time since the start", uptime.as_secs()),

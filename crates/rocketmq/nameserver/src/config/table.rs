@@ -223,6 +223,8 @@ settings! {
         unfinished_frames: usize = "unfinishedFrameMemory", "1073741824", (1 << 20, 1 << 40), Bytes, Restart, Own;
         /// Answers waiting for one reader above which its connection is closed.
         reader_queue: usize = "readerQueueMax", "33554432", (1 << 16, 1 << 32), Bytes, Restart, Own;
+        /// Answers waiting for all readers together. Whoever's answer would pass it is closed.
+        reader_queues: usize = "readerQueuesMax", "268435456", (1 << 20, 1 << 40), Bytes, Restart, Own;
         /// Connections. The limit of open files is raised to it at start.
         connections: usize = "connectionsMax", "65536", (1, 10_000_000), Plain, Restart, Own;
         /// Connections of one address; 0 sets no limit.
