@@ -69,16 +69,15 @@ impl RouteTable {
     pub fn system_topics(&self) -> TopicList {
         let mut names: BTreeSet<String> = self.group_ids.keys().map(|name| name.to_string()).collect();
         names.extend(self.brokers.values().map(|broker| broker.cluster.to_string()));
-        let live_master =
-            self.brokers.iter().find(|(_, broker)| broker.id == 0 && broker.suspected_until.is_none());
-        // Without a live master the smallest id of the first group, as the original.
-        let smallest = || {
-            let group = self.group(*self.group_ids.values().next()?);
-            group.members.values().next()
-        };
-        let broker = live_master.map(|(address, _)| address).or_else(smallest);
+        // A live master; without one the smallest id of the first group by name, as the original; suspects last.
+        let best = self.brokers.iter().min_by_key(|(address, broker)| {
+            let suspected = broker.suspected_until.is_some();
+            let live_master = broker.id == 0 && !suspected;
+            let place = (!live_master).then(|| (&self.group(broker.group).name, broker.id));
+            (suspected, !live_master, place, *address)
+        });
         TopicList {
-            broker_addr: broker.map(|address| address.to_string()),
+            broker_addr: best.map(|(address, _)| address.to_string()),
             topic_list: names.into_iter().collect(),
         }
     }

@@ -254,7 +254,7 @@ impl Model {
             broker.to_owned(),
             Flags {
                 cluster: self.flags.get(broker).map_or(identity.cluster, |flags| &flags.cluster).to_owned(),
-                zone: identity.zone.filter(|zone| !zone.is_empty()).map(str::to_owned),
+                zone: identity.zone.map(str::to_owned),
                 acting_master: identity.acting_master == Some(true),
             },
         );
@@ -780,10 +780,14 @@ impl Model {
         let brokers = self.live.values().map(|live| live.broker.clone());
         let names: BTreeSet<String> =
             brokers.chain(self.live.values().map(|live| live.cluster.clone())).collect();
-        // A live master if there is one (D24), then anybody who is not suspected.
-        let rank =
-            |live: &Live| (live.suspected_until.is_some(), live.id != 0 || live.suspected_until.is_some());
-        let best = self.live.iter().min_by_key(|(address, live)| (rank(live), (*address).clone()));
+        // A live master if there is one (D24); else who is not suspected, by name and id; else a suspect.
+        let trusted = |live: &&Live| live.suspected_until.is_none();
+        let smallest = |suspects: bool| {
+            let those = self.live.iter().filter(|(_, live)| trusted(live) != suspects);
+            those.min_by_key(|(_, live)| (live.broker.clone(), live.id))
+        };
+        let master = self.live.iter().find(|(_, live)| live.id == 0 && trusted(live));
+        let best = master.or_else(|| smallest(false)).or_else(|| smallest(true));
         TopicList {
             broker_addr: best.map(|(address, _)| address.clone()),
             topic_list: names.into_iter().collect(),
