@@ -83,7 +83,10 @@ impl FramePool {
     /// The smallest mapping that is large enough.
     fn take(&self, length: usize) -> Option<MmapMut> {
         let mut kept = self.lock();
-        let fitting = kept.iter().enumerate().filter(|(_, kept)| kept.map.len() >= length);
+        let fitting = kept.iter().enumerate().filter(|(_, kept)| {
+            // A permit counts the frame, not the mapping: a much larger one would be memory that nobody counts.
+            (length..=length.saturating_mul(2).max(GRAIN)).contains(&kept.map.len())
+        });
         let (index, _) = fitting.min_by_key(|(_, kept)| kept.map.len())?;
         Some(kept.swap_remove(index).map)
     }
@@ -164,6 +167,16 @@ mod tests {
         let mut second = pool.buffer(b"c", 5).unwrap();
         fill(&mut second, b'd');
         assert_eq!(&second.freeze()[..], b"cdddd");
+    }
+
+    #[test]
+    fn a_small_frame_gets_no_mapping_of_a_much_larger_one() {
+        let pool = FramePool::new();
+        drop(pool.buffer(b"", 16 * GRAIN).unwrap());
+        let small = pool.buffer(b"", 2 * GRAIN).unwrap();
+        assert_eq!(pool.lock().len(), 1, "the large one stays in the pool");
+        drop(small);
+        assert_eq!(pool.lock().len(), 2);
     }
 
     #[test]

@@ -206,6 +206,8 @@ pub struct Session<S, P> {
     permit_wanted: Option<Pin<Box<dyn Future<Output = FramePermit> + Send>>>,
     unsent: Vec<u8>,
     sent: usize,
+    /// The stream took everything and may hold some of it back.
+    unflushed: bool,
     /// Counts what is queued against the limits.
     queued: Queued,
     waiting: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
@@ -242,6 +244,7 @@ where
             permit_wanted: None,
             unsent: Vec::new(),
             sent: 0,
+            unflushed: false,
             queued: context.queues.queued(),
             waiting: None,
             ending: None,
@@ -264,7 +267,9 @@ where
                 && let Poll::Ready(answer) = waiting.as_mut().poll(cx)
             {
                 self.waiting = None;
-                self.queue(answer.bytes);
+                if let Err(error) = self.write_now(cx, &answer.bytes) {
+                    self.fail(error);
+                }
                 if let Some(reason) = answer.close {
                     self.ending.get_or_insert(End::Closed(reason));
                 }
@@ -278,10 +283,11 @@ where
                 Command::CloseIdle => return Poll::Ready(End::Idle),
                 Command::Serve | Command::Drain => {}
             }
-            if self.sent < self.unsent.len()
+            if (self.sent < self.unsent.len() || self.unflushed)
                 && let Err(error) = ready!(self.poll_send(cx))
             {
-                return Poll::Ready(broken(error));
+                self.fail(error);
+                continue;
             }
             if self.waiting.is_some() {
                 return Poll::Pending;
@@ -305,11 +311,24 @@ where
                     match ready!(read) {
                         Ok(0) => return Poll::Ready(End::PeerClosed),
                         Ok(_) => {}
-                        Err(error) => return Poll::Ready(broken(error)),
+                        Err(error) => self.fail(error),
                     }
                 }
             }
         }
+    }
+
+    /// The connection is broken: nothing more is sent, and the session ends when what it waits for is done.
+    fn fail(&mut self, error: io::Error) {
+        self.forget_unsent();
+        self.ending = Some(broken(error));
+    }
+
+    fn forget_unsent(&mut self) {
+        self.unsent = Vec::new();
+        self.sent = 0;
+        self.unflushed = false;
+        self.queued.set(0);
     }
 
     /// Handles the frames in the session's own buffer.
@@ -354,6 +373,9 @@ where
             let frame = self.input.get(..length).unwrap_or_default();
             let step = self.protocol.frame(FrameBytes::Borrowed(frame), self.stale, output);
             self.input.advance(length);
+            if self.permit.take().is_some() {
+                self.handle.end_large_frame();
+            }
             if !self.take_step(step) || output.len() >= self.context.flush_at {
                 return Progress::Stopped;
             }
@@ -442,9 +464,12 @@ where
     fn poll_read_rest(&mut self, cx: &mut Context<'_>, length: Option<usize>) -> Poll<io::Result<usize>> {
         let have = self.input.len();
         let missing = length.map_or(FIRST_ROOM, |length| length.saturating_sub(have));
-        if let Some(length) = length.filter(|length| *length >= LARGE_FRAME) {
+        let length = length.filter(|length| *length > SCRATCH_LENGTH);
+        if let Some(length) = length.filter(|_| self.permit.is_none()) {
             self.handle.begin_large_frame(self.context.pulse.now());
             self.permit = Some(ready!(self.poll_permit(cx, length)));
+        }
+        if let Some(length) = length.filter(|length| *length >= LARGE_FRAME) {
             self.large = Some(self.context.pool.buffer(&self.input, length)?);
             self.input = BytesMut::new();
             return self.poll_read_large(cx);
@@ -505,6 +530,10 @@ where
 
     /// Writes answers at once as far as the socket takes them, and queues the rest.
     fn write_now(&mut self, cx: &mut Context<'_>, output: &[u8]) -> io::Result<()> {
+        if self.sent < self.unsent.len() {
+            self.queue(output.to_vec());
+            return Ok(());
+        }
         let mut written = 0_usize;
         while let Some(rest) = output.get(written..).filter(|rest| !rest.is_empty()) {
             match Pin::new(&mut self.stream).poll_write(cx, rest) {
@@ -519,8 +548,9 @@ where
         }
         if written > 0 {
             // A TLS stream may hold back what it took.
-            if let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_flush(cx) {
-                return Err(error);
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Ready(flushed) => flushed?,
+                Poll::Pending => self.unflushed = true,
             }
         }
         Ok(())
@@ -538,8 +568,7 @@ where
         }
         let queued = self.unsent.len().saturating_sub(self.sent);
         if !self.queued.set(queued) {
-            self.unsent = Vec::new();
-            self.queued.set(0);
+            self.forget_unsent();
             self.ending = Some(End::SlowReader { queued });
         }
     }
@@ -553,10 +582,10 @@ where
             self.sent = self.sent.saturating_add(count);
             self.handle.active(self.context.pulse.now());
         }
+        self.forget_unsent();
+        self.unflushed = true;
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.unsent = Vec::new();
-        self.sent = 0;
-        self.queued.set(0);
+        self.unflushed = false;
         Poll::Ready(Ok(()))
     }
 }

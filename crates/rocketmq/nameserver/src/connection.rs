@@ -91,10 +91,15 @@ impl Connection {
         let header = request.header;
         let reply = match header.code {
             request::GET_ROUTEINFO_BY_TOPIC => {
-                return Some(requests::route::answer(&self.state, request, stale, output));
+                return Some(requests::route::answer(
+                    &self.state,
+                    request,
+                    self.carries_brokers,
+                    stale,
+                    output,
+                ));
             }
             request::GET_KV_CONFIG => requests::kv::get(&self.state, request),
-            request::GET_KVLIST_BY_NAMESPACE => requests::kv::list(&self.state, request),
             code if requests::is_known(code) => return None,
             code => Reply::error(
                 response::REQUEST_CODE_NOT_SUPPORTED,

@@ -167,7 +167,10 @@ impl Metrics {
         let removals = family("broker_removals", "Brokers that left the table by cause");
         let conflicts = family("conflicts", "Registrations that contradict each other by kind");
         let endings = family("connections_ended", "Connections that ended by reason");
-        let bad_frames = family("bad_frames", "Connections closed for bytes that are no request, by reason");
+        let bad_frames = family(
+            "bad_frames",
+            "Bytes that are no request, by reason; all but unexpected_response close the connection",
+        );
         let mut counter = |name: &str, help: &str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());

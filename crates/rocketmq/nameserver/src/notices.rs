@@ -21,6 +21,7 @@ use waypost_rocketmq_wire::frame::HeaderEncoding;
 use waypost_rocketmq_wire::message::Request;
 
 use crate::metrics::Metrics;
+use crate::owner::NOTICES_MAX;
 
 /// How long connecting to a broker may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -36,9 +37,10 @@ type Line = Arc<Mutex<Option<Stream>>>;
 pub(crate) async fn send_all(
     mut notices: mpsc::Receiver<MinBrokerNotice>,
     metrics: Arc<Metrics>,
-    tasks: Tasks,
     stop: Stop,
 ) {
+    // Of their own: a stop does not wait for brokers that do not take their notices.
+    let sending = Tasks::new();
     let mut lines: HashMap<Arc<str>, Line> = HashMap::new();
     let opaque = AtomicI32::new(0);
     loop {
@@ -48,13 +50,17 @@ pub(crate) async fn send_all(
         };
         let Some(notice) = notice else { return };
         for recipient in &notice.recipients {
+            if sending.running() >= NOTICES_MAX {
+                metrics.notices_dropped.inc();
+                continue;
+            }
             if lines.len() >= CONNECTIONS_MAX && !lines.contains_key(recipient) {
                 lines.clear();
             }
             let line = Arc::clone(lines.entry(Arc::clone(recipient)).or_default());
             let frame = frame(&notice, opaque.fetch_add(1, Ordering::Relaxed));
             let (recipient, metrics) = (Arc::clone(recipient), Arc::clone(&metrics));
-            tasks.spawn(async move {
+            sending.spawn(async move {
                 match send(&line, &recipient, &frame).await {
                     Ok(()) => metrics.notices_sent.inc(),
                     Err(error) => {

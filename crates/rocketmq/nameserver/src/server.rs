@@ -166,8 +166,8 @@ impl NameServer {
             connections: Tasks::new(),
             threads: Mutex::new(vec![table_thread, list_thread, registration_thread]),
         };
-        let (tasks, stop) = (server.connections.clone(), server.tasks.stop());
-        server.tasks.spawn(notices::send_all(notices_to_send, metrics, tasks, stop));
+        let stop = server.tasks.stop();
+        server.tasks.spawn(notices::send_all(notices_to_send, metrics, stop));
         server.spawn_sweep(listen.idle);
         if let Some(tls) = server.tls.clone() {
             let stop = server.tasks.stop();
@@ -216,7 +216,7 @@ impl NameServer {
         let listen = self.state.settings().listen.clone();
         if listen.shutdown_gracefully {
             self.state.go_away();
-            tracing::info!(seconds = listen.shutdown_wait.as_secs(), "peers are told to go away");
+            tracing::info!(at_most_seconds = listen.shutdown_wait.as_secs(), "peers are told to go away");
             self.wait_for_connections(listen.shutdown_wait).await;
         }
         self.connections.cancel();

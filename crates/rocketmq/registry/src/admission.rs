@@ -54,8 +54,11 @@ impl RouteTable {
                 Some(name) => self.check_name("topicName", name)?,
             }
         }
-        for (topic, _) in &body.mappings {
+        for (topic, mapping) in &body.mappings {
             self.check_name("topicName", topic)?;
+            if let Some(bname) = mapping.bname.as_deref().filter(|bname| !bname.is_empty()) {
+                self.check_name("bname", bname)?;
+            }
         }
         Ok(())
     }

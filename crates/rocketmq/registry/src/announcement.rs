@@ -12,6 +12,9 @@ use crate::route::{PERM_WRITE, Queues};
 use crate::table::{Change, RouteTable, TopicTally};
 use crate::topic::{TopicId, TopicQueues};
 
+/// Mappings of one static topic: more broker names than any topic has. Further ones are left out.
+const MAPPINGS_MAX: usize = 1_024;
+
 /// How a registration announces topics.
 struct TopicRules {
     group: GroupId,
@@ -134,7 +137,9 @@ impl RouteTable {
             let id = self.topic_of(topic_name);
             let mappings = self.topic_mut(id).mappings.get_or_insert_default();
             let known = mappings.get(&broker);
-            if known.is_some_and(|(owner, known)| *owner == group_id && known == mapping) {
+            if known.is_some_and(|(owner, known)| *owner == group_id && known == mapping)
+                || (known.is_none() && mappings.len() >= MAPPINGS_MAX)
+            {
                 continue;
             }
             changed = true;

@@ -306,7 +306,7 @@ const fn refused<T: Typed>(setting: Setting, instead: &'static str) -> Setting {
 
 const POOL: &str = "Waypost has no such pool: requests are answered where they are read.\n";
 const QUEUE: &str = "Waypost has no such queue: requests are answered in the order of their connection.\n";
-const IO_THREADS: &str = "One worker thread a core reads and writes all connections.\n";
+const IO_THREADS: &str = "One thread less than there are cores reads and writes all connections.\n";
 const OUTBOUND: &str = "Notices to brokers (905) have their own, fixed limits.\n";
 
 /// The entries that are accepted and do nothing, in the order of the reference.

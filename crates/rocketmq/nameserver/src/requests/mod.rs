@@ -76,6 +76,7 @@ pub(crate) fn is_list(code: i32) -> bool {
     matches!(
         code,
         GET_BROKER_CLUSTER_INFO
+            | GET_KVLIST_BY_NAMESPACE
             | GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             | GET_TOPICS_BY_CLUSTER
             | GET_SYSTEM_TOPIC_LIST_FROM_NS
@@ -96,6 +97,7 @@ pub(crate) fn on_table(state: &State, request: &Request<'_, '_>) -> Reply {
         request::ADD_WRITE_PERM_OF_BROKER => permissions::add(state, request),
         request::DELETE_TOPIC_IN_NAMESRV => topics::delete(state, request),
         request::REGISTER_TOPIC_IN_NAMESRV => topics::register(state, request),
+        request::GET_KVLIST_BY_NAMESPACE => Ok(kv::list(state, request)),
         _ => topics::list(state, request),
     };
     reply.unwrap_or_else(|refusal| refusal)

@@ -21,14 +21,23 @@ pub(crate) fn dialect(header: &Header<'_>) -> Dialect {
 
 /// Answers into `output`, or closes the connection where an answer would do harm: before the server
 /// knows its brokers (decision 14), and when the caller has given up already (decision 15).
-pub(crate) fn answer(state: &State, request: &Request<'_, '_>, stale: bool, output: &mut Vec<u8>) -> Step {
+pub(crate) fn answer(
+    state: &State,
+    request: &Request<'_, '_>,
+    carries_brokers: bool,
+    stale: bool,
+    output: &mut Vec<u8>,
+) -> Step {
     let header = request.header;
-    if stale {
-        state.metrics.stale_queries.inc();
-        return Step::Close("stale_query");
-    }
-    if !state.serves_routes() {
-        return Step::Close("not_ready");
+    // Closing the connection of a broker would remove the broker, so brokers are answered even then.
+    if !carries_brokers {
+        if stale {
+            state.metrics.stale_queries.inc();
+            return Step::Close("stale_query");
+        }
+        if !state.serves_routes() {
+            return Step::Close("not_ready");
+        }
     }
     if header.is_oneway() {
         return Step::Next;
