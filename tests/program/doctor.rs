@@ -51,3 +51,21 @@ fn an_address_that_no_client_can_read_is_told() {
     assert_eq!(told.code, 1);
     assert!(told.sentence().contains("clients cannot read that address"), "{}", told.err);
 }
+
+#[test]
+fn a_server_that_refuses_has_answered_but_lacks_no_broker() {
+    let server = Server::start(&[]);
+    let refusing = Server::start(&["--set", "accessRead=10.0.0.0/8"]);
+    let alone = refusing.ask("doctor");
+    assert_eq!((alone.code, refusing.ask("check").code), (1, 1), "{}", alone.err);
+    assert!(alone.sentence().contains("(code 16)"), "{}", alone.err);
+
+    let open = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let _broker = server.register("a", &open.local_addr().expect("an address").to_string(), &["T1", "T2"]);
+    let both = ask(&format!("doctor -o json -n {};{}", server.address, refusing.address));
+    assert_eq!(both.code, 1);
+    let found: serde_json::Value = serde_json::from_str(&both.out).expect("JSON");
+    assert_eq!(found["servers"][1]["answers"], true, "{found}");
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(1), "{found}");
+    assert!(both.sentence().contains("(code 16)"), "{}", both.err);
+}

@@ -181,7 +181,7 @@ fn the_page_of_commands_names_every_command() {
 #[test]
 fn something_else_on_the_port_is_told_from_a_server_that_is_away() {
     for (bytes, code, part) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], 1, "is it a RocketMQ NameServer?"),
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], 1, "it speaks HTTP; by default 9880"),
         (&b"\0\0\0\x08\0\0\0\x04null"[..], 1, "is it a RocketMQ NameServer?"),
         (&b""[..], 3, "closed the connection without an answer"),
         (&b"\0\0\0\x40"[..], 3, "closed the connection without an answer"),
@@ -198,4 +198,45 @@ fn something_else_on_the_port_is_told_from_a_server_that_is_away() {
         assert_eq!(told.code, code, "{}", told.err);
         assert!(told.sentence().contains(part), "{}", told.err);
     }
+}
+
+#[test]
+fn an_empty_list_says_whose_it_is() {
+    let (first, second) = (Server::start(&[]), Server::start(&[]));
+    let _broker = broker(&second);
+    for (command, what) in [("topics", "topic"), ("clusters", "cluster"), ("brokers", "broker")] {
+        let alone = first.ask(command);
+        assert_eq!(alone.code, 0, "{command}: {}", alone.err);
+        let expected = format!("note: {} knows no {what}; `waypost doctor` looks", first.address);
+        assert!(alone.err.starts_with(&expected), "{command}: {}", alone.err);
+
+        let both = ask(&format!("{command} -n {};{}", first.address, second.address));
+        assert_eq!(both.code, 0, "{command}: {}", both.err);
+        let expected = format!("note: {} knows no {what}; the servers after it", first.address);
+        assert!(both.err.starts_with(&expected), "{command}: {}", both.err);
+        assert!(!second.ask(command).err.contains("knows no"), "{command}");
+    }
+}
+
+#[test]
+fn a_topic_that_is_not_found_names_the_servers_that_could_not_be_asked() {
+    let server = Server::start(&[]);
+    let dead = DeadPort::new();
+    let told = ask(&format!("route T -n {};{}", dead.address(), server.address));
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    let dead = format!("note: cannot connect to {}", dead.address());
+    let alive = format!("error: {} has no route", server.address);
+    let line = |start: &str| told.err.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!((line(&dead), line(&alive)), (1, 1), "{}", told.err);
+}
+
+#[test]
+fn a_list_of_keys_without_a_namespace_says_which_one_it_means() {
+    let told = Server::start(&[]).ask("kv list");
+    assert_eq!(told.code, 1);
+    let sentence = told.sentence();
+    assert!(
+        sentence.contains("\"ORDER_TOPIC_CONFIG\"") && sentence.contains("`waypost kv list NAMESPACE`"),
+        "{sentence}"
+    );
 }

@@ -214,7 +214,7 @@ pub enum KvCommand {
     /// List the keys of a namespace
     List {
         /// The namespace.
-        #[arg(default_value = "ORDER_TOPIC_CONFIG")]
+        #[arg(default_value = crate::call::DEFAULT_NAMESPACE)]
         namespace: String,
         /// Whom to ask.
         #[command(flatten)]

@@ -21,6 +21,12 @@ use crate::render::plain;
 /// The largest answer that is taken, in bytes. A list of two million topics needs a tenth of it.
 const ANSWER_MAX: usize = 512 * 1024 * 1024;
 
+/// The namespace that `kv list` lists unless another is named: that of order configurations.
+pub(crate) const DEFAULT_NAMESPACE: &str = "ORDER_TOPIC_CONFIG";
+
+/// How every answer of an HTTP server begins. As the length of a frame it is above [`ANSWER_MAX`].
+const HTTP: &[u8] = b"HTTP";
+
 /// What a NameServer answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
@@ -65,7 +71,7 @@ pub enum CallError {
         missing: Missing,
     },
     /// Its answer cannot be read.
-    #[error("{server} sent an answer that cannot be read: {fault}; is it a RocketMQ NameServer?")]
+    #[error("{server} sent an answer that cannot be read: {fault}; {}", fault.next_step())]
     Malformed {
         /// Whom.
         server: HostPort,
@@ -137,7 +143,7 @@ pub enum Missing {
         key: String,
     },
     /// A namespace of the key-value configuration.
-    #[error("has no namespace \"{}\": no key was ever set in it; `waypost kv put` sets one", plain(.0))]
+    #[error("has no namespace \"{}\": no key was ever set in it; {}", plain(.0), namespace_step(.0))]
     Namespace(String),
     /// A setting.
     #[error("reports no setting \"{}\"; `waypost config get` lists them all", plain(.0))]
@@ -151,6 +157,9 @@ pub enum Fault {
     /// The frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
+    /// It is of another protocol.
+    #[error("it speaks HTTP")]
+    Http,
     /// The header.
     #[error(transparent)]
     Header(#[from] HeaderError),
@@ -166,6 +175,23 @@ pub enum Fault {
     /// A field that should be there.
     #[error("the field {0} is missing")]
     Field(&'static str),
+}
+
+impl Fault {
+    fn next_step(&self) -> &'static str {
+        match self {
+            Self::Http => "by default 9880 is the admin side of a Waypost, routes are on 9876",
+            _ => "is it a RocketMQ NameServer?",
+        }
+    }
+}
+
+fn namespace_step(namespace: &str) -> &'static str {
+    if namespace == DEFAULT_NAMESPACE {
+        "it is the one that is listed unless `waypost kv list NAMESPACE` names another"
+    } else {
+        "`waypost kv put` sets one"
+    }
 }
 
 fn next_step(code: i32) -> &'static str {
@@ -332,6 +358,9 @@ impl Channel {
     /// Takes whole frames from the front of what was received until one answers the question.
     fn take_answer(&mut self) -> Result<Option<Answer>, CallError> {
         let limits = FrameLimits { frame_max: ANSWER_MAX, ..FrameLimits::default() };
+        if self.received.starts_with(HTTP) {
+            return Err(CallError::malformed(&self.server, Fault::Http));
+        }
         loop {
             let frame = decode_frame(&self.received, &limits);
             let Some((frame, length)) = frame.map_err(|fault| CallError::malformed(&self.server, fault))?

@@ -32,7 +32,7 @@ pub struct Findings {
 pub struct ServerFinding {
     /// `host:port`.
     pub server: String,
-    /// Whether it answered.
+    /// Whether it answered, be it with a refusal.
     pub answers: bool,
     /// Clusters that it knows.
     pub clusters: usize,
@@ -75,13 +75,19 @@ impl Findings {
 pub async fn examine(caller: &Caller, servers: &Servers) -> Findings {
     let mut findings = Findings::default();
     let mut brokers: BTreeMap<(String, String, i64, String), BTreeSet<String>> = BTreeMap::new();
+    // One that refuses tells nothing of what is registered with it.
+    let mut telling: Vec<String> = Vec::new();
     let told = tell_all(servers, |server| async move { cluster_info(caller, &server).await }).await;
     for (server, result) in &told.by_server {
         let mut finding = ServerFinding { server: server.to_string(), ..ServerFinding::default() };
         match result {
-            Err(error) => findings.problems.push(error.to_string()),
+            Err(error) => {
+                finding.answers = !error.is_unreachable();
+                findings.problems.push(error.to_string());
+            }
             Ok(info) => {
                 finding.answers = true;
+                telling.push(server.to_string());
                 finding.clusters = info.cluster_addr_table.len();
                 for group in info.broker_addr_table.values() {
                     for (id, address) in &group.broker_addrs {
@@ -100,12 +106,10 @@ pub async fn examine(caller: &Caller, servers: &Servers) -> Findings {
         }
         findings.servers.push(finding);
     }
-    let answering: Vec<String> =
-        findings.servers.iter().filter(|it| it.answers).map(|it| it.server.clone()).collect();
     let rows: Vec<_> = brokers.into_iter().collect();
     for chunk in rows.chunks(KNOCKS_AT_ONCE) {
         for finding in knock_at(caller, chunk).await {
-            judge(&finding, &answering, &mut findings.problems);
+            judge(&finding, &telling, &mut findings.problems);
             findings.brokers.push(finding);
         }
     }
@@ -154,7 +158,7 @@ async fn knock(dialer: &Dialer, target: Option<&HostPort>, limit: Duration) -> b
     }
 }
 
-fn judge(finding: &BrokerFinding, answering: &[String], problems: &mut Vec<String>) {
+fn judge(finding: &BrokerFinding, telling: &[String], problems: &mut Vec<String>) {
     let BrokerFinding { broker, id, address, .. } = finding;
     let name = format!("{broker} (id {id}) at {address}");
     if !finding.reachable {
@@ -171,7 +175,7 @@ fn judge(finding: &BrokerFinding, answering: &[String], problems: &mut Vec<Strin
         ));
     }
     let missing: Vec<&str> =
-        answering.iter().filter(|server| !finding.known_to.contains(server)).map(String::as_str).collect();
+        telling.iter().filter(|server| !finding.known_to.contains(server)).map(String::as_str).collect();
     if !missing.is_empty() {
         problems.push(format!(
             "{name} is not registered with {}; put every server into the broker's namesrvAddr, or look whether it \

@@ -42,6 +42,12 @@ impl NoAnswer {
         &self.failures
     }
 
+    /// The servers that could not be asked, if the message is about others, which answered.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = &CallError> {
+        let some_answered = self.exit() != Exit::Unreachable;
+        self.failures.iter().filter(move |failure| some_answered && failure.is_unreachable())
+    }
+
     /// [`Exit::Unreachable`] if no server answered at all.
     #[must_use]
     pub fn exit(&self) -> Exit {

@@ -51,8 +51,9 @@ impl Report {
                 ..Self::data(shown(&found.value, output, text))
             },
             Err(error) => {
-                let exit = error.exit();
-                Self { exit, errors: vec![error.to_string()], ..Self::data(String::new()) }
+                // Beside the one that answered, those that did not: they might have known.
+                let (exit, notes) = (error.exit(), error.untold().map(ToString::to_string).collect());
+                Self { exit, notes, errors: vec![error.to_string()], ..Self::data(String::new()) }
             }
         }
     }
@@ -104,25 +105,24 @@ pub async fn run(command: RemoteCommand) -> Report {
                 let mut found = brokers::ask(&caller, &servers.servers).await;
                 let add = brokers::Brokers::enrich;
                 let note = enrich(&mut found, admin.admin.as_ref(), "", caller.limit, add).await;
-                let empty = found.as_ref().is_ok_and(|found| found.value.brokers.is_empty());
-                let hint = "no broker is registered; `waypost doctor` looks for the reason";
-                Report::first(found, output, render::brokers)
-                    .with_note(note)
-                    .with_note(empty.then(|| hint.to_owned()))
+                let empty = nothing(&found, &servers, "broker", |brokers| brokers.brokers.is_empty());
+                Report::first(found, output, render::brokers).with_note(note).with_note(empty)
             })
             .await
         }
         RemoteCommand::Topics { cluster, servers, output } => {
             with_caller(&servers, async |caller| {
                 let found = topics::ask(&caller, &servers.servers, cluster.as_deref()).await;
-                Report::first(found, output, render::topics)
+                let empty = nothing(&found, &servers, "topic", |topics| topics.topics.is_empty());
+                Report::first(found, output, render::topics).with_note(empty)
             })
             .await
         }
         RemoteCommand::Clusters { servers, output } => {
             with_caller(&servers, async |caller| {
                 let found = brokers::ask_clusters(&caller, &servers.servers).await;
-                Report::first(found, output, render::clusters)
+                let empty = nothing(&found, &servers, "cluster", |clusters| clusters.clusters.is_empty());
+                Report::first(found, output, render::clusters).with_note(empty)
             })
             .await
         }
@@ -252,6 +252,24 @@ fn caller(servers: &ServerArguments) -> Result<Caller, Report> {
     let tls = trust.map(|trust| TlsConnector::new(&trust, None)).transpose();
     let tls = tls.map_err(|error| Report::usage(error.to_string()))?;
     Ok(Caller { dialer: Dialer { tls, ..Dialer::default() }, limit: servers.timeout })
+}
+
+/// What to say beside an empty list. It is one server's, and others may know more.
+fn nothing<T>(
+    found: &Result<First<T>, NoAnswer>,
+    servers: &ServerArguments,
+    what: &str,
+    is_empty: impl Fn(&T) -> bool,
+) -> Option<String> {
+    let First { server, failures, .. } = found.as_ref().ok().filter(|found| is_empty(&found.value))?;
+    let others = servers.servers.addresses().len() > failures.len().saturating_add(1);
+    Some(if others {
+        format!(
+            "{server} knows no {what}; the servers after it were not waited for, `waypost doctor` compares all"
+        )
+    } else {
+        format!("{server} knows no {what}; `waypost doctor` looks for the reason")
+    })
 }
 
 /// Adds what the admin side of the server that answered knows. Returns a note for the user.
