@@ -34,3 +34,29 @@ fn commands_speak_tls_to_whom_they_trust() {
     assert_eq!(missing.code, 2);
     assert!(missing.sentence().contains("/nowhere/ca.pem"), "{}", missing.err);
 }
+
+#[test]
+fn a_check_of_the_configuration_reads_the_certificate_and_its_key() {
+    let home = Scratch::new("program");
+    let (certificate, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let check = format!(
+        "config check --set tls.server.certPath={} --set tls.server.keyPath={}",
+        certificate.display(),
+        key.display()
+    );
+    let missing = ask(&check);
+    assert_eq!((missing.code, missing.out.as_str()), (2, ""));
+    assert!(missing.sentence().contains("cert.pem"), "{}", missing.err);
+
+    std::fs::write(&certificate, made.cert.pem()).expect("written");
+    std::fs::write(&key, other.signing_key.serialize_pem()).expect("written");
+    let strangers = ask(&check);
+    assert_eq!((strangers.code, strangers.out.as_str()), (2, ""));
+    assert!(strangers.sentence().contains("does not belong to the certificate"), "{}", strangers.err);
+
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let pair = ask(&check);
+    assert_eq!((pair.code, pair.err.as_str()), (0, ""));
+}

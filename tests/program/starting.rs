@@ -187,3 +187,19 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     let whole = |line: &str| line.contains(" INFO ") || line.contains("WARN ");
     assert!(text.lines().all(whole), "lines stay whole");
 }
+
+#[test]
+fn a_kv_file_that_is_not_there_is_not_said_to_be_loaded() {
+    let scratch = Scratch::new("program");
+    let path = format!("kvConfigPath={}", scratch.path().join("kv.json").display());
+    let (fresh, loaded) = ("no KV file yet: starts empty", "KV configuration loaded");
+    let mut server = Server::start(&["--set", &path]);
+    server.wait_until("the log tells of the file", |server| server.err().contains(fresh));
+    assert!(!server.err().contains(loaded), "{}", server.err());
+    assert_eq!(server.ask("kv put ns k v").code, 0);
+    drop(server);
+
+    let mut server = Server::start(&["--set", &path]);
+    server.wait_until("the log tells of the file", |server| server.err().contains(loaded));
+    assert!(!server.err().contains(fresh), "{}", server.err());
+}

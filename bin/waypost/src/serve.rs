@@ -184,7 +184,12 @@ fn report_start(server: &NameServer) {
         tracing::warn!("{limit}");
     }
     let kv = server.kv_report();
-    tracing::info!(file = %kv.path.display(), entries = kv.entries, "KV configuration loaded");
+    // A start writes no file, so a missing one was missing before.
+    if kv.entries == 0 && matches!(kv.path.try_exists(), Ok(false)) {
+        tracing::info!(file = %kv.path.display(), "no KV file yet: starts empty, the first change creates it");
+    } else {
+        tracing::info!(file = %kv.path.display(), entries = kv.entries, "KV configuration loaded");
+    }
     for warning in &kv.warnings {
         tracing::warn!("{warning}");
     }
