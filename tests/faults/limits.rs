@@ -93,7 +93,8 @@ fn a_full_kv_configuration_refuses_by_name_and_keeps_what_it_has() {
 
 #[test]
 fn a_reader_with_more_answers_waiting_than_allowed_is_closed_and_named() {
-    let mut server = Server::start(&Settings::new().with("readerQueueMax", 65_536));
+    let settings = Settings::new().with("readerQueueMax", 65_536).with("serverSocketSndBufSize", 16_384);
+    let mut server = Server::start(&settings);
     let _broker = server.register(&Broker::with_topics("broker-a", "10.9.0.1:10911", "Topic", 20_000));
     let mut client = Client::with_small_window(server.address());
     let mut other = server.client();

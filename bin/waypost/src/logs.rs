@@ -62,14 +62,25 @@ fn filter(logs: &Logs) -> (EnvFilter, Option<String>) {
     }
 }
 
+/// How often and how long apart a full queue is tried before the last lines are given up: a second in all.
+const MARK_TRIES: u32 = 200;
+const MARK_PAUSE: Duration = Duration::from_millis(5);
+
 /// Waits until what was logged is written, but not for long: whoever reads may be the one who hangs.
 pub(crate) fn flush() {
     let Some(queue) = QUEUE.get() else { return };
     let (sender, written) = sync_channel(1);
-    if queue.try_send(Item::Mark(sender)).is_ok() {
-        // What is not written by then is lost.
-        let _ = written.recv_timeout(Duration::from_secs(1));
+    let mut mark = Item::Mark(sender);
+    for _ in 0..MARK_TRIES {
+        match queue.try_send(mark) {
+            Ok(()) => break,
+            Err(TrySendError::Full(back)) => mark = back,
+            Err(TrySendError::Disconnected(_)) => return,
+        }
+        thread::sleep(MARK_PAUSE);
     }
+    // What is not written by then is lost.
+    let _ = written.recv_timeout(Duration::from_secs(1));
 }
 
 fn write_all(lines: &Receiver<Item>, format: LogFormat) {
