@@ -17,7 +17,8 @@ fn route_clients_are_closed_and_brokers_register_until_the_wait_is_over() {
     // An answer that says "no route" would make clients forget what they know; a close makes them ask another.
     let mut client = server.client();
     assert_eq!(client.route("TopicA"), None);
-    let _broker = server.register(&Broker::new("broker-a", "10.9.0.1:10911", &["TopicA"]));
+    let mut broker = server.register(&Broker::new("broker-a", "10.9.0.1:10911", &["TopicA"]));
+    assert!(broker.has_route("TopicA"), "a close would remove the broker, so it is answered");
     let mut operator = server.client();
     let topics = operator.call(&Request::new(206));
     assert!(topics.text().contains("TopicA"), "everything but routes is served: {topics:?}");
