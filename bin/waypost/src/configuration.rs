@@ -6,11 +6,9 @@ use waypost_cli::arguments::{ConfigurationArguments, Output, OutputArguments};
 use waypost_cli::configuration::ConfigurationRow;
 use waypost_cli::exit::Exit;
 use waypost_cli::render;
-use waypost_net::tls::{ClientAuth, ServerTls, TlsError, TlsFiles};
 use waypost_rocketmq_nameserver::config::setting::Effect;
-use waypost_rocketmq_nameserver::config::{
-    self, Configuration, Inputs, Tls, example_toml, reference_markdown,
-};
+use waypost_rocketmq_nameserver::config::{Configuration, Inputs, example_toml, reference_markdown};
+use waypost_rocketmq_nameserver::load_tls;
 
 use crate::output;
 
@@ -36,28 +34,12 @@ pub(crate) fn check(arguments: &ConfigurationArguments) -> ExitCode {
     for warning in configuration.warnings() {
         output::note(&warning.to_string());
     }
-    if let Err(error) = load_certificate(&configuration.settings().tls) {
+    if let Err(error) = load_tls(&configuration.settings().tls) {
         output::error(&error.to_string());
         return ExitCode::from(Exit::Usage.code());
     }
     let of = arguments.config.as_ref().map_or_else(String::new, |file| format!(" of {}", file.display()));
     output::data(format!("the configuration{of} is good\n").as_bytes())
-}
-
-/// Reads what TLS would be served with: a path that looks right may lead to no certificate.
-fn load_certificate(tls: &Tls) -> Result<(), TlsError> {
-    let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else { return Ok(()) };
-    ServerTls::load(TlsFiles {
-        certificate: certificate.clone(),
-        key: key.clone(),
-        client_auth: match tls.client_auth {
-            config::ClientAuth::None => ClientAuth::None,
-            config::ClientAuth::Optional => ClientAuth::Optional,
-            config::ClientAuth::Require => ClientAuth::Require,
-        },
-        client_authorities: tls.trust.clone(),
-    })
-    .map(drop)
 }
 
 pub(crate) fn show(arguments: &ConfigurationArguments, form: OutputArguments) -> ExitCode {

@@ -41,5 +41,5 @@ mod state;
 mod view;
 
 pub use metrics::Metrics;
-pub use server::{NameServer, StartError, StartOptions};
+pub use server::{NameServer, StartError, StartOptions, load_tls};
 pub use view::{BrokerView, CountsView, DataVersionView, QueueView, TableFilter, TableView, TopicView, View};

@@ -111,7 +111,7 @@ impl NameServer {
         let settings = configuration.shared_settings();
         let wanted_files = settings.limits.connections as u64 + OTHER_FILES;
         let file_limit = raise_file_limit(wanted_files);
-        let tls = load_tls(&settings)?;
+        let tls = load_tls(&settings.tls)?;
         let listen = &settings.listen;
         let listeners = bind(&bind_address(&settings), listen.port, &listen_options(&settings))?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.address()).collect();
@@ -411,21 +411,25 @@ fn tls_mode(settings: &Settings) -> TlsMode {
     }
 }
 
-fn client_auth(settings: &Settings) -> ClientAuth {
-    match settings.tls.client_auth {
+fn client_auth(tls: &config::Tls) -> ClientAuth {
+    match tls.client_auth {
         config::ClientAuth::None => ClientAuth::None,
         config::ClientAuth::Optional => ClientAuth::Optional,
         config::ClientAuth::Require => ClientAuth::Require,
     }
 }
 
-fn load_tls(settings: &Settings) -> Result<Option<ServerTls>, TlsError> {
-    let tls = &settings.tls;
+/// Loads what the settings name; `None` if they name no certificate.
+///
+/// # Errors
+///
+/// When a file cannot be read, or the certificate and the key do not belong together.
+pub fn load_tls(tls: &config::Tls) -> Result<Option<ServerTls>, TlsError> {
     let (Some(certificate), Some(key)) = (&tls.certificate, &tls.key) else { return Ok(None) };
     ServerTls::load(TlsFiles {
         certificate: certificate.clone(),
         key: key.clone(),
-        client_auth: client_auth(settings),
+        client_auth: client_auth(tls),
         client_authorities: tls.trust.clone(),
     })
     .map(Some)
