@@ -31,25 +31,8 @@ impl DataVersion {
     /// As [`decode`](Self::decode).
     pub fn decode_comparable(body: &[u8], limits: &BodyLimits) -> Result<Option<Self>, BodyError> {
         read_whole(body, limits, |reader| {
-            let mut version = Self::default();
-            let (mut has_timestamp, mut has_counter) = (false, true);
-            reader.object_or_null(|reader, key| {
-                match Member::of(&key) {
-                    Member::Counter => {
-                        let counter = reader.long()?;
-                        has_counter = counter.is_some();
-                        version.counter = counter.unwrap_or_default();
-                    }
-                    Member::StateVersion => version.state_version = reader.long()?.unwrap_or_default(),
-                    Member::Timestamp => {
-                        version.timestamp = reader.long()?.unwrap_or_default();
-                        has_timestamp = true;
-                    }
-                    Member::Unknown => reader.skip()?,
-                }
-                Ok::<(), JsonError>(())
-            })?;
-            Ok((has_timestamp && has_counter).then_some(version))
+            let (version, is_comparable) = Self::read_members(reader)?;
+            Ok(is_comparable.then_some(version))
         })
     }
 
@@ -65,16 +48,29 @@ impl DataVersion {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, JsonError> {
+        Ok(Self::read_members(reader)?.0)
+    }
+
+    /// Reads a version, and whether it has what a comparison needs ([`decode_comparable`](Self::decode_comparable)).
+    fn read_members(reader: &mut Reader<'_>) -> Result<(Self, bool), JsonError> {
         let mut version = Self::default();
+        let (mut has_timestamp, mut has_counter) = (false, true);
         reader.object_or_null(|reader, key| {
             match Member::of(&key) {
-                Member::Counter => version.counter = reader.long()?.unwrap_or_default(),
+                Member::Counter => {
+                    let counter = reader.long()?;
+                    has_counter = counter.is_some();
+                    version.counter = counter.unwrap_or_default();
+                }
                 Member::StateVersion => version.state_version = reader.long()?.unwrap_or_default(),
-                Member::Timestamp => version.timestamp = reader.long()?.unwrap_or_default(),
+                Member::Timestamp => {
+                    version.timestamp = reader.long()?.unwrap_or_default();
+                    has_timestamp = true;
+                }
                 Member::Unknown => reader.skip()?,
             }
             Ok::<(), JsonError>(())
         })?;
-        Ok(version)
+        Ok((version, has_timestamp && has_counter))
     }
 }
