@@ -1,0 +1,1 @@
+//! Finding the brokers of RocketMQ topics, and choosing among their queues.
