@@ -189,6 +189,19 @@ impl AddressList {
     }
 }
 
+impl FromIterator<HostPort> for AddressList {
+    /// Repeated addresses are kept once.
+    fn from_iter<I: IntoIterator<Item = HostPort>>(addresses: I) -> Self {
+        let mut list = Self::default();
+        for address in addresses {
+            if !list.addresses.contains(&address) {
+                list.addresses.push(address);
+            }
+        }
+        list
+    }
+}
+
 impl FromStr for AddressList {
     type Err = ListItemError;
 

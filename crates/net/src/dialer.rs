@@ -97,6 +97,26 @@ impl Dialer {
         Err(failure.map_or_else(timed_out, |source| refused(address, source)))
     }
 
+    /// Connects to one address of `name` within `limit`; TLS checks the certificate against the name. Cancel
+    /// safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dialer::dial`].
+    pub async fn dial_at(
+        &self,
+        target: SocketAddr,
+        name: &HostPort,
+        limit: Duration,
+    ) -> Result<Stream, DialError> {
+        let (_, deadline) = deadline(limit);
+        match timeout_at(deadline, connect(target)).await {
+            Ok(Ok(stream)) => self.finish(stream, name, deadline, limit).await,
+            Ok(Err(source)) => Err(refused(name, source)),
+            Err(_) => Err(DialError::TimedOut { address: name.clone(), limit }),
+        }
+    }
+
     async fn finish(
         &self,
         stream: TcpStream,
@@ -122,7 +142,12 @@ fn deadline(span: Duration) -> (Instant, Instant) {
     (now, now.checked_add(span.min(day)).unwrap_or(now))
 }
 
-async fn resolve(address: &HostPort) -> io::Result<Vec<SocketAddr>> {
+/// All addresses of a machine, in the resolver's order; never empty. Cancel safe.
+///
+/// # Errors
+///
+/// What the resolver says, or that the name has no address.
+pub async fn resolve(address: &HostPort) -> io::Result<Vec<SocketAddr>> {
     if let Some(address) = address.socket_address() {
         return Ok(vec![address]);
     }

@@ -1,0 +1,238 @@
+//! The live list of servers: names are resolved again, the list can be replaced.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{sleep, timeout};
+use waypost_net::address::{AddressList, HostPort};
+use waypost_net::dialer::resolve;
+use waypost_net::tasks::Tasks;
+
+use crate::address_server::AddressServer;
+use crate::endpoint::Endpoint;
+use crate::source::Source;
+
+/// How often names are resolved again while all is well.
+const RESOLVE_PERIOD: Duration = Duration::from_secs(30);
+
+/// How soon after a failed connect, or after a name that was not found.
+const RESOLVE_SOON: Duration = Duration::from_secs(1);
+
+/// How long one name may take.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(3);
+
+/// When the address server is asked for the second time, and how often after that (spec B1.2).
+const FETCH_SECOND: Duration = Duration::from_secs(10);
+const FETCH_PERIOD: Duration = Duration::from_secs(120);
+
+/// The live list of servers. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    endpoints: watch::Receiver<Arc<[Endpoint]>>,
+    replacements: mpsc::UnboundedSender<AddressList>,
+    failures: Arc<Notify>,
+}
+
+impl Servers {
+    /// Starts to follow `source` with a task of `tasks`, on the current runtime. Literal addresses are in the
+    /// list at once, names and address servers when they are resolved.
+    pub fn start(source: Source, tasks: &Tasks) -> Self {
+        let (page, list) = match source {
+            Source::List(list) => (None, list),
+            Source::AddressServer(server) => (Some(server), AddressList::default()),
+        };
+        let mut follower = Follower { page, list, known: HashMap::new() };
+        let (publish, endpoints) = watch::channel(follower.endpoints());
+        let (replacements, replaced) = mpsc::unbounded_channel();
+        let failures = Arc::new(Notify::new());
+        let stop = tasks.stop();
+        let asked = Arc::clone(&failures);
+        tasks.spawn(async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                () = follower.run(publish, replaced, &asked) => {}
+            }
+        });
+        Self { endpoints, replacements, failures }
+    }
+
+    /// Replaces the list from now on; an address server is not asked any more. An empty list is ignored with a
+    /// warning (spec B1.3 step 1).
+    pub fn replace(&self, list: AddressList) {
+        if list.is_empty() {
+            tracing::warn!("an empty name server list was ignored");
+            return;
+        }
+        // Fails only when the tasks were stopped.
+        let _ = self.replacements.send(list);
+    }
+
+    /// The list now, and how it changes. Each address of a name is an entry.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<Arc<[Endpoint]>> {
+        self.endpoints.clone()
+    }
+
+    /// Asks to resolve the names soon: a connect failed, so an address may have moved.
+    pub fn recheck(&self) {
+        self.failures.notify_one();
+    }
+}
+
+struct Follower {
+    page: Option<AddressServer>,
+    list: AddressList,
+    /// The addresses that each name had when it was last found.
+    known: HashMap<HostPort, Vec<SocketAddr>>,
+}
+
+impl Follower {
+    fn endpoints(&self) -> Arc<[Endpoint]> {
+        let mut endpoints: Vec<Endpoint> = Vec::new();
+        for name in self.list.addresses() {
+            let resolved = self.known.get(name).cloned();
+            let addresses = name.socket_address().map(|address| vec![address]).or(resolved);
+            for address in addresses.into_iter().flatten() {
+                if !endpoints.iter().any(|known| known.address == address) {
+                    endpoints.push(Endpoint { name: name.clone(), address });
+                }
+            }
+        }
+        endpoints.into()
+    }
+
+    async fn run(
+        &mut self,
+        publish: watch::Sender<Arc<[Endpoint]>>,
+        mut replaced: mpsc::UnboundedReceiver<AddressList>,
+        failures: &Notify,
+    ) {
+        self.fetch().await;
+        let mut fetch_in = FETCH_SECOND;
+        loop {
+            let all_found = self.resolve(&publish).await;
+            let names = self.list.addresses().iter().any(|name| name.socket_address().is_none());
+            let resolve_in = match (names, all_found) {
+                (true, true) => RESOLVE_PERIOD,
+                (true, false) => RESOLVE_SOON,
+                (false, _) => Duration::MAX,
+            };
+            let wait = if self.page.is_some() { resolve_in.min(fetch_in) } else { resolve_in };
+            tokio::select! {
+                () = sleep(wait) => fetch_in = fetch_in.saturating_sub(wait),
+                () = async { failures.notified().await; sleep(RESOLVE_SOON).await }, if names => {
+                    fetch_in = fetch_in.saturating_sub(RESOLVE_SOON);
+                }
+                list = replaced.recv() => match list {
+                    Some(list) => {
+                        (self.list, self.page) = (list, None);
+                        self.known.retain(|name, _| self.list.addresses().contains(name));
+                    }
+                    None => return,
+                },
+            }
+            if fetch_in.is_zero() {
+                self.fetch().await;
+                fetch_in = FETCH_PERIOD;
+            }
+        }
+    }
+
+    async fn fetch(&mut self) {
+        let Some(page) = &self.page else { return };
+        match page.fetch().await {
+            Ok(list) => self.list = list,
+            Err(error) => tracing::warn!(%error, "the name server list was not fetched"),
+        }
+    }
+
+    /// Resolves all names and publishes what changed. Returns whether all were found; a name that is not found
+    /// keeps the addresses that it had.
+    async fn resolve(&mut self, publish: &watch::Sender<Arc<[Endpoint]>>) -> bool {
+        let mut all_found = true;
+        self.publish(publish);
+        for name in self.list.addresses().to_vec() {
+            if name.socket_address().is_some() {
+                continue;
+            }
+            match timeout(RESOLVE_LIMIT, resolve(&name)).await {
+                Ok(Ok(mut addresses)) => {
+                    // Resolvers rotate their answers; the order means nothing here.
+                    addresses.sort_unstable();
+                    self.known.insert(name, addresses);
+                    self.publish(publish);
+                }
+                Ok(Err(error)) => {
+                    all_found = false;
+                    tracing::warn!(server = %name, %error, "a name server's name was not found");
+                }
+                Err(_) => {
+                    all_found = false;
+                    tracing::warn!(server = %name, "a name server's name was not found in time");
+                }
+            }
+        }
+        all_found
+    }
+
+    fn publish(&self, publish: &watch::Sender<Arc<[Endpoint]>>) {
+        let endpoints = self.endpoints();
+        publish.send_if_modified(|known| {
+            let changed = **known != *endpoints;
+            if changed {
+                *known = Arc::clone(&endpoints);
+            }
+            changed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> AddressList {
+        text.parse().unwrap()
+    }
+
+    async fn wait_for(servers: &Servers, expected: &str) {
+        let mut endpoints = servers.subscribe();
+        let seen = endpoints.wait_for(|endpoints| {
+            endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect::<Vec<_>>().join(";")
+                == expected
+        });
+        timeout(Duration::from_secs(20), seen).await.expect("in time").expect("alive");
+    }
+
+    #[tokio::test]
+    async fn literal_addresses_are_there_at_once() {
+        let tasks = Tasks::new();
+        let servers = Servers::start(Source::List(list("127.0.0.1:1;127.0.0.2:2")), &tasks);
+        assert_eq!(servers.subscribe().borrow().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_name_becomes_its_addresses_and_unknown_names_hold_up_nobody() {
+        let tasks = Tasks::new();
+        let servers =
+            Servers::start(Source::List(list("localhost:7;no-such-host.invalid:8;127.0.0.2:2")), &tasks);
+        let mut endpoints = servers.subscribe();
+        let found = endpoints.wait_for(|endpoints| endpoints.len() >= 2);
+        let found = timeout(Duration::from_secs(20), found).await.unwrap().unwrap();
+        assert!(found.iter().any(|endpoint| endpoint.to_string().starts_with("localhost:7 (")), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn the_list_is_replaced_and_an_empty_one_is_ignored() {
+        let tasks = Tasks::new();
+        let servers = Servers::start(Source::List(list("127.0.0.1:1;127.0.0.2:2")), &tasks);
+        servers.replace(AddressList::default());
+        servers.replace(list("127.0.0.2:2;127.0.0.3:3"));
+        wait_for(&servers, "127.0.0.2:2;127.0.0.3:3").await;
+        tasks.cancel();
+        assert_eq!(tasks.drain(Duration::from_secs(20)).await, 0);
+    }
+}
