@@ -4,7 +4,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Broker, ChildBroker, Networks, Server, Settings, poll_until};
+use waypost_testkit::faults::{Machine, Network};
+
+use crate::harness::{Broker, ChildBroker, Server, Settings, poll_until};
 
 /// Java takes 125 s.
 const LIMIT: Duration = Duration::from_secs(65);
@@ -15,27 +17,28 @@ const TEST: &str =
 #[test]
 fn brokers_of_a_silent_machine_are_suspected_and_removed_unless_heard_of_elsewhere() {
     ChildBroker::take_over_if_child();
-    let Some(networks) = Networks::make("a machine that falls silent") else { return };
+    let Some(network) = Network::make("a machine that falls silent") else { return };
+    let machine = network.machine();
     std::thread::scope(|scope| {
         // Only this thread moves: the other tests stay where they are.
         scope.spawn(|| {
-            networks.enter_server();
-            play(&networks);
+            network.enter();
+            play(&machine);
         });
     });
 }
 
-fn play(networks: &Networks) {
+fn play(machine: &Machine) {
     let mut server = Server::start(&Settings::new().with("bindAddress", "0.0.0.0"));
-    let on_the_wire = SocketAddr::new(IpAddr::from(Networks::SERVER_ADDRESS), server.address().port());
-    let machine = ["ip", "netns", "exec", networks.broker.as_str()];
-    let lost = Broker::new("broker-lost", "10.77.0.2:10911", &["TopicLost"]);
-    let moved = Broker::new("broker-moved", "10.77.0.2:10921", &["TopicMoved"]);
-    let _children = [&lost, &moved].map(|broker| ChildBroker::start(TEST, on_the_wire, broker, &machine));
+    let on_the_wire = SocketAddr::new(IpAddr::from(machine.gateway()), server.address().port());
+    let lost = Broker::new("broker-lost", "10.77.1.2:10911", &["TopicLost"]);
+    let moved = Broker::new("broker-moved", "10.77.1.2:10921", &["TopicMoved"]);
+    let _children =
+        [&lost, &moved].map(|broker| ChildBroker::start(TEST, on_the_wire, broker, &machine.prefix()));
     let mut client = server.client();
     assert!(client.has_route("TopicLost") && client.has_route("TopicMoved"));
 
-    networks.silence_broker();
+    machine.silence();
     let start = Instant::now();
     // One of them is heard of by another way, say another interface of its machine.
     let mut elsewhere = server.client();

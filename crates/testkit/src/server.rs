@@ -93,6 +93,11 @@ impl WaypostServer {
         self.process.send(signal);
     }
 
+    /// SIGSTOP, and waits until every thread stands still.
+    pub fn stand_still(&mut self) {
+        self.process.stand_still();
+    }
+
     /// Kill -9.
     pub fn kill(&mut self) {
         self.process.kill();

@@ -7,7 +7,6 @@ mod client;
 mod files;
 mod frames;
 mod metrics;
-mod network;
 mod random;
 mod server;
 
@@ -18,9 +17,9 @@ pub(crate) use client::{Answer, Client};
 pub(crate) use files::files_allow;
 pub(crate) use frames::{binary, envelope, json, route_query};
 pub(crate) use metrics::Metrics;
-pub(crate) use network::Networks;
 pub(crate) use random::Random;
 pub(crate) use server::Server;
+pub(crate) use waypost_testkit::faults::not_run;
 pub(crate) use waypost_testkit::peers::{Scratch, Settings, Signal, poll_until};
 
 use std::time::Duration;
@@ -31,10 +30,3 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// How long one answer may take while the server is under attack: far below a client's own limit of three
 /// seconds, far above what the two busy cores of a test machine cost.
 pub(crate) const BEARABLE: Duration = Duration::from_millis(1_500);
-
-/// Says in one line what is not tested here and why; fails where `CI=true`.
-pub(crate) fn not_run(what: &str, why: &str) {
-    let line = format!("not run, {why}: {what}");
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "{line}");
-    eprintln!("{line}");
-}

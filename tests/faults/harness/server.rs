@@ -143,16 +143,7 @@ impl Server {
 
     /// SIGSTOP, and waits until every thread stands still.
     pub(crate) fn stand_still(&mut self) {
-        self.process.send(Signal::Stop);
-        let tasks = format!("/proc/{}/task", self.id());
-        let stopped = poll_until(SOON, || {
-            let all = fs::read_dir(&tasks).ok()?.all(|task| {
-                let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
-                stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T')))
-            });
-            all.then_some(())
-        });
-        assert!(stopped.is_some(), "the server does not stop");
+        self.process.stand_still();
     }
 
     /// How it ended; `None` while it runs.

@@ -153,7 +153,7 @@ impl JavaPeer {
         self.recipe.version
     }
 
-    /// What it listens on.
+    /// What it listens on, as seen on its own machine.
     pub fn address(&self) -> SocketAddr {
         let port = self.recipe.settings.value("listenPort").and_then(|port| port.parse().ok());
         SocketAddr::from(([127, 0, 0, 1], port.expect("invariant: every Java peer has a listenPort")))
@@ -171,6 +171,16 @@ impl JavaPeer {
     /// After `deadline`, or if it ends.
     pub fn wait_for_line(&mut self, what: &str, deadline: Duration, condition: impl Fn(&str) -> bool) {
         self.process.wait_for_log(what, 0, deadline, |log| log.lines().any(&condition).then_some(()));
+    }
+
+    /// SIGSTOP, and waits until every thread stands still.
+    pub fn stand_still(&mut self) {
+        self.process.stand_still();
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Its home folder.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{JavaPeer, PeerError, Probe, Settings, Version, Workshop};
+use super::{JavaPeer, PeerError, Probe, Settings, Signal, Version, Workshop};
 use crate::server::WaypostServer;
 
 /// Which name server a test runs on.
@@ -80,6 +80,30 @@ impl NameServer {
     /// Asks it questions.
     pub fn probe(&self) -> Probe {
         Probe::new(self.address())
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        match self {
+            Self::Java(peer) => peer.id(),
+            Self::Waypost(server) => server.id(),
+        }
+    }
+
+    /// SIGSTOP, and waits until every thread stands still.
+    pub fn stand_still(&mut self) {
+        match self {
+            Self::Java(peer) => peer.stand_still(),
+            Self::Waypost(server) => server.stand_still(),
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn send(&mut self, signal: Signal) {
+        match self {
+            Self::Java(peer) => peer.send(signal),
+            Self::Waypost(server) => server.send(signal),
+        }
     }
 
     /// Kill -9.

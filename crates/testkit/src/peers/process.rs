@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at while waiting for it.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
+/// A signal stops a process within microseconds, on a machine that has a core for it.
+const STOP_DEADLINE: Duration = Duration::from_secs(20);
+
 /// Lines of a log that a failing test prints.
 const LOG_TAIL: usize = 40;
 
@@ -179,6 +182,24 @@ impl Process {
         };
         let sent = pid.map(|pid| rustix::process::kill_process(pid, signal));
         assert!(matches!(sent, Some(Ok(()))), "cannot signal {}: {sent:?}", self.name);
+    }
+
+    /// SIGSTOP, and waits until every thread stands still.
+    ///
+    /// # Panics
+    ///
+    /// If the process has ended already, or does not stop.
+    pub fn stand_still(&mut self) {
+        self.send(Signal::Stop);
+        let tasks = format!("/proc/{}/task", self.id());
+        let stopped = poll_until(STOP_DEADLINE, || {
+            let all = std::fs::read_dir(&tasks).ok()?.all(|task| {
+                let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+                stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|state| state.starts_with('T')))
+            });
+            all.then_some(())
+        });
+        assert!(stopped.is_some(), "{} does not stop", self.name);
     }
 
     /// Kill -9, and wait until it is gone.
