@@ -1,6 +1,7 @@
 //! The command line: one program for each question.
 
 mod compare;
+mod fault;
 mod load;
 mod memory;
 mod register;
@@ -38,6 +39,8 @@ enum Program {
     Storm(storm::StormOptions),
     /// Latency of route queries while a big broker dies
     Death(storm::DeathOptions),
+    /// What programs notice of servers, machines and agents that fail
+    Fault(fault::Options),
     /// Time from the start of the process to the first answer
     Start(start::Options),
 }
@@ -77,6 +80,7 @@ pub fn run() -> Result<()> {
         Program::Memory(options) => options.run(),
         Program::Storm(options) => options.run(),
         Program::Death(options) => options.run(),
+        Program::Fault(options) => options.run(),
         Program::Start(options) => options.run(),
     }
 }

@@ -14,6 +14,7 @@ mod ports;
 mod probe;
 mod process;
 mod settings;
+mod steady;
 mod story;
 mod workshop;
 
@@ -25,5 +26,6 @@ pub use ports::{free_broker_port, free_port};
 pub use probe::{Answer, Probe, Route};
 pub use process::{Process, Scratch, Signal, poll_until};
 pub use settings::Settings;
+pub use steady::{Message, RouteQuery, SteadyPlan, SteadyProducer, Told, epoch_millis};
 pub use story::Story;
 pub use workshop::{PeerError, Version, Workshop, tools_present};

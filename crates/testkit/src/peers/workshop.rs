@@ -135,7 +135,8 @@ impl Workshop {
     pub fn drivers(&self, version: Version) -> Result<PathBuf, PeerError> {
         let jars = self.jars(version)?;
         let folder = self.cache.join(version.set()).join("drivers");
-        let sources = [self.sources.join("java/src/Admin.java"), self.sources.join("java/src/Exchange.java")];
+        let sources = ["Admin", "Exchange", "Steady"]
+            .map(|name| self.sources.join("java/src").join(name).with_extension("java"));
         self.once(&folder, "complete", &fingerprint(&sources)?, || {
             run(Command::new("javac")
                 .args(["-nowarn", "-cp"])

@@ -1,0 +1,134 @@
+//! `fault`: what programs notice of servers, machines and agents that fail, each with its bar.
+
+mod java_hung_server;
+mod report;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use waypost_testkit::peers::{Program, Version, tools_present};
+
+pub(crate) use report::{Figure, Report};
+
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Name the scenarios and end
+    #[arg(long)]
+    list: bool,
+    /// Write the figures to FILE, as JSON
+    #[arg(long, value_name = "FILE", global = true)]
+    json: Option<PathBuf>,
+    /// Exit with a failure if a bar is not reached
+    #[arg(long, global = true)]
+    gate: bool,
+    #[command(subcommand)]
+    scenario: Option<Scenario>,
+}
+
+/// One file each, beside this one.
+#[derive(Debug, Subcommand)]
+enum Scenario {
+    /// Java broker and producer while one of three name servers is stopped, without and with agents
+    JavaHungServer(java_hung_server::Options),
+}
+
+impl Options {
+    pub(crate) fn run(&self) -> Result<()> {
+        if self.list {
+            return list();
+        }
+        let report = match &self.scenario {
+            None => bail!("no scenario given: `waypost-bench fault --list` names them"),
+            Some(Scenario::JavaHungServer(options)) => options.run(),
+        }?;
+        // What it lacked was said already.
+        let Some(report) = report else { return Ok(()) };
+        report.print();
+        if let Some(path) = &self.json {
+            std::fs::write(path, serde_json::to_string_pretty(&report)? + "\n")
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        if self.gate && !report.reached() {
+            bail!("{}: not all bars are reached", report.scenario);
+        }
+        Ok(())
+    }
+}
+
+fn list() -> Result<()> {
+    let command = Scenario::augment_subcommands(clap::Command::new("fault"));
+    for scenario in command.get_subcommands() {
+        let about = scenario.get_about().map(ToString::to_string).unwrap_or_default();
+        println!("{:<22} {about}", scenario.get_name());
+    }
+    Ok(())
+}
+
+/// Which programs take part.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Programs {
+    /// The Waypost binary [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    waypost: Option<PathBuf>,
+    /// Which name servers to run
+    #[arg(long, value_enum, default_value_t)]
+    servers: ServerKind,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ServerKind {
+    #[default]
+    Waypost,
+    /// The Java NameServer 5.5.0
+    #[value(name = "java-5")]
+    Java5,
+    /// The Java NameServer 4.9.7
+    #[value(name = "java-4")]
+    Java4,
+}
+
+impl Programs {
+    /// The Waypost binary.
+    pub(crate) fn binary(&self) -> Result<PathBuf> {
+        let beside = || Ok::<_, anyhow::Error>(std::env::current_exe()?.with_file_name("waypost"));
+        let path = self.waypost.clone().map_or_else(beside, Ok)?;
+        // The programs change their working folder.
+        path.canonicalize()
+            .with_context(|| format!("no Waypost binary at {}: give --waypost", path.display()))
+    }
+
+    /// What runs as name server.
+    pub(crate) fn server(&self) -> Result<Program> {
+        Ok(match self.servers {
+            ServerKind::Waypost => Program::Waypost(self.binary()?),
+            ServerKind::Java5 => Program::Java(Version::V5),
+            ServerKind::Java4 => Program::Java(Version::V4),
+        })
+    }
+}
+
+/// With or without agents, or first without and then with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Agents {
+    Without,
+    With,
+    #[default]
+    Both,
+}
+
+impl Agents {
+    /// The runs to make.
+    pub(crate) fn runs(self) -> &'static [bool] {
+        match self {
+            Self::Without => &[false],
+            Self::With => &[true],
+            Self::Both => &[false, true],
+        }
+    }
+}
+
+/// Whether the machine has what Java peers need; says so if not.
+pub(crate) fn java_present(scenario: &str) -> bool {
+    tools_present(scenario, &["java", "javac", "mvn"])
+}
