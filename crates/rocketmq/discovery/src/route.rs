@@ -51,8 +51,7 @@ impl RouteContent {
             queues: queues.collect(),
             groups: parts.share_groups(data.broker_datas),
             order_conf: data.order_topic_conf.map(String::into_boxed_str),
-            filter_servers: (!data.filter_server_table.is_empty())
-                .then(|| Box::new(data.filter_server_table)),
+            filter_servers: data.filter_server_table,
             mappings: data.topic_queue_mapping_by_broker,
         }
     }
