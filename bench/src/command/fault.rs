@@ -1,6 +1,8 @@
 //! `fault`: what programs notice of servers, machines and agents that fail, each with its bar.
 
+mod agent_death;
 mod java_hung_server;
+mod java_silent_machine;
 mod report;
 
 use std::path::PathBuf;
@@ -29,8 +31,12 @@ pub(crate) struct Options {
 /// One file each, beside this one.
 #[derive(Debug, Subcommand)]
 enum Scenario {
+    /// Route and sends while an agent is killed with -9 and started again
+    AgentDeath(agent_death::Options),
     /// Java broker and producer while one of three name servers is stopped, without and with agents
     JavaHungServer(java_hung_server::Options),
+    /// Java clients while a machine with a name server and a broker is silent, direct and through an agent
+    JavaSilentMachine(java_silent_machine::Options),
 }
 
 impl Options {
@@ -40,7 +46,9 @@ impl Options {
         }
         let report = match &self.scenario {
             None => bail!("no scenario given: `waypost-bench fault --list` names them"),
+            Some(Scenario::AgentDeath(options)) => options.run(),
             Some(Scenario::JavaHungServer(options)) => options.run(),
+            Some(Scenario::JavaSilentMachine(options)) => options.run(),
         }?;
         // What it lacked was said already.
         let Some(report) = report else { return Ok(()) };

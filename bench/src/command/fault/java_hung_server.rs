@@ -203,10 +203,5 @@ impl Outcome {
 
 /// A failure without what is different each time.
 fn kind_of(failure: &str) -> String {
-    let known =
-        ["broker busy", "sendDefaultImpl call timeout", "No route info", "wait response", "connect to"];
-    known
-        .into_iter()
-        .find(|known| failure.contains(known))
-        .map_or_else(|| failure.chars().take(160).collect(), str::to_owned)
+    failure.chars().filter(|letter| !letter.is_ascii_digit()).take(160).collect()
 }

@@ -79,7 +79,9 @@ impl Report {
                 format!("{what:<0$}  {value:>1$}  {bar:>2$}  {reached}", widths[0], widths[1], widths[2]);
             println!("{}", line.trim_end());
         }
-        println!("\n{}", if self.reached() { "reached" } else { "not reached" });
+        if self.figures.iter().any(|figure| figure.bar.is_some()) {
+            println!("\n{}", if self.reached() { "reached" } else { "not reached" });
+        }
     }
 }
 

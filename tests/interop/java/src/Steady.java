@@ -121,7 +121,8 @@ public class Steady {
             SendStatus status = producer.send(new Message(topic, body)).getSendStatus();
             result = status == SendStatus.SEND_OK ? "ok" : "failed send status " + status;
         } catch (Exception error) {
-            result = "failed " + error.toString().replace('\n', ' ');
+            Throwable cause = error.getCause();
+            result = "failed " + String.valueOf(cause == null ? error : cause).replace('\n', ' ');
         }
         long took = System.currentTimeMillis() - due;
         say("send " + due + " " + topic + " " + took + " " + (picked.length() == 0 ? "-" : picked) + " " + result);
