@@ -200,6 +200,16 @@ impl TopicRoute {
         lost * 2 > total
     }
 
+    /// Whether `newer` lacks any broker group that has addresses here.
+    #[must_use]
+    pub fn loses_brokers(&self, newer: &Self) -> bool {
+        let addressed =
+            |route: &Self, name: &str| route.group(name).is_some_and(|group| !group.broker_addrs.is_empty());
+        self.groups()
+            .iter()
+            .any(|group| !group.broker_addrs.is_empty() && !addressed(newer, &group.broker_name))
+    }
+
     /// The route as the protocol has it, with its lists sorted by broker name.
     #[must_use]
     pub fn to_wire(&self) -> TopicRouteData {
