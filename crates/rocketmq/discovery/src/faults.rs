@@ -349,19 +349,22 @@ impl Record {
 /// The health of all brokers that a client deals with. One for the client: what one topic's traffic finds out
 /// serves the others.
 ///
-/// Callers report what became of each attempt, successes too, by [`Faults::report`]; whoever has a connection to the
-/// brokers runs [`Faults::due_probes`].
+/// Callers report what became of each attempt by [`Faults::report`], successes too: without them slow brokers are not
+/// seen, and brokers that were ill come back later. Whoever has a connection to the brokers runs
+/// [`Faults::due_probes`].
 #[derive(Debug, Default)]
 pub struct Faults {
     pub(crate) policy: FaultPolicy,
     pub(crate) records: BTreeMap<Arc<str>, Record>,
+    /// Whether callers report successes. If not, a trial without a failure is one.
+    pub(crate) successes_reported: bool,
 }
 
 impl Faults {
     /// No records, and outcomes judged by `policy`.
     #[must_use]
     pub fn new(policy: FaultPolicy) -> Self {
-        Self { policy, records: BTreeMap::new() }
+        Self { policy, ..Self::default() }
     }
 
     /// How outcomes are judged.
@@ -381,6 +384,7 @@ impl Faults {
             self.records.insert(broker.into(), Record::new(now));
         }
         let Some(record) = self.records.get_mut(broker) else { return };
+        self.successes_reported |= matches!(outcome, Outcome::Success { .. });
         match outcome {
             Outcome::Success { latency } => record.succeeded(latency, &self.policy, now),
             Outcome::BrokerError { code } if blames_broker(code) => {
@@ -414,9 +418,14 @@ impl Faults {
     /// [`Faults::is_available`] for a choice that is about to fall on the broker: one that is due for a trial is not
     /// available again until the trial's outcome is reported, or 10 s have passed.
     pub fn admit(&mut self, broker: &str, now: Millis) -> bool {
+        let silent = !self.successes_reported;
         let Some(record) = self.records.get_mut(broker) else { return true };
         match &mut record.ill {
             None => true,
+            Some(illness) if silent && illness.proven && illness.trial_lapsed(now) => {
+                record.recover(now);
+                true
+            }
             Some(illness) if illness.may_try(now) => {
                 illness.trial = Some(now);
                 true
