@@ -400,7 +400,7 @@ impl Core {
         if self.polling < POLLS_MAX {
             let due = self.polls.first().filter(|_| !self.outage);
             let urgent = self.outage.then(|| self.polls.iter().find(|(_, topic)| self.is_urgent(topic, now)));
-            if let Some((at, _)) = due.or(urgent.flatten()) {
+            if let Some((at, _)) = due.or_else(|| urgent.flatten()) {
                 sooner(*at);
             }
         }
@@ -451,8 +451,8 @@ impl Core {
     fn start_polls(&mut self, now: Millis) {
         while self.polling < POLLS_MAX {
             // While nobody answers, probes find out who is back; only what a caller needs is asked for.
-            let due = self.polls.range(..=(now, Arc::from("\u{10FFFF}")));
-            let next = due.filter(|(_, topic)| !self.outage || self.is_urgent(topic, now)).next().cloned();
+            let mut due = self.polls.range(..=(now, Arc::from("\u{10FFFF}")));
+            let next = due.find(|(_, topic)| !self.outage || self.is_urgent(topic, now)).cloned();
             let Some((at, topic)) = next else { return };
             self.polls.remove(&(at, Arc::clone(&topic)));
             let Some(entry) = self.topics.get_mut(&topic) else { continue };
