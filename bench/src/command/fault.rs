@@ -1,6 +1,8 @@
 //! `fault`: what programs notice of servers, machines and agents that fail, each with its bar.
 
+mod agent_cost;
 mod agent_death;
+mod agent_route_change;
 mod java_hung_server;
 mod java_silent_machine;
 mod report;
@@ -31,8 +33,12 @@ pub(crate) struct Options {
 /// One file each, beside this one.
 #[derive(Debug, Subcommand)]
 enum Scenario {
+    /// CPU of an answer from the agent's cache beside the NameServer's own
+    AgentCost(agent_cost::Options),
     /// Route and sends while an agent is killed with -9 and started again
     AgentDeath(agent_death::Options),
+    /// How much later than directly a route change is seen through an agent
+    AgentRouteChange(agent_route_change::Options),
     /// Java broker and producer while one of three name servers is stopped, without and with agents
     JavaHungServer(java_hung_server::Options),
     /// Java clients while a machine with a name server and a broker is silent, direct and through an agent
@@ -46,7 +52,9 @@ impl Options {
         }
         let report = match &self.scenario {
             None => bail!("no scenario given: `waypost-bench fault --list` names them"),
+            Some(Scenario::AgentCost(options)) => options.run(),
             Some(Scenario::AgentDeath(options)) => options.run(),
+            Some(Scenario::AgentRouteChange(options)) => options.run(),
             Some(Scenario::JavaHungServer(options)) => options.run(),
             Some(Scenario::JavaSilentMachine(options)) => options.run(),
         }?;

@@ -81,6 +81,7 @@ impl Options {
             rate: self.rate,
             topic: TOPIC,
             fresh_seconds: 0,
+            fresh_every: 2,
             first_server: None,
             flags: &[],
         };

@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// The age at which a new topic replaces the last one
     #[arg(long, default_value_t = 10)]
     fresh_seconds: u32,
+    /// One in so many messages goes to the new topic
+    #[arg(long, default_value_t = 2)]
+    fresh_every: u32,
     /// Stop the name server that the producer started with; without agents only
     #[arg(long)]
     producers_server: bool,
@@ -53,9 +56,9 @@ impl Options {
         }
         let (workshop, server) = (Workshop::open()?, self.programs.server()?);
         let done = format!(
-            "RocketMQ 5.5.0, one broker and one producer, {} messages a second, half of them to a topic that is new \
+            "RocketMQ 5.5.0, one broker and one producer, {} messages a second, one in {} to a topic that is new \
              every {} s; three name servers ({server}), one stopped for {} s.",
-            self.rate, self.fresh_seconds, self.seconds
+            self.rate, self.fresh_every, self.fresh_seconds, self.seconds
         );
         let mut figures = Vec::new();
         for &with_agents in self.agents.runs() {
@@ -93,6 +96,7 @@ impl Options {
             rate: self.rate,
             topic: "Steady",
             fresh_seconds: self.fresh_seconds,
+            fresh_every: self.fresh_every,
             first_server: (!agents).then_some(first_server),
             flags: &[],
         };

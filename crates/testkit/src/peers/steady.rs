@@ -35,8 +35,10 @@ pub struct SteadyPlan<'a> {
     pub rate: u32,
     /// The topic that it sends to.
     pub topic: &'a str,
-    /// Every second message goes to a topic of which there is a new one after so many seconds; 0 for none.
+    /// Some messages go to a topic of which there is a new one after so many seconds; 0 for none.
     pub fresh_seconds: u32,
+    /// One in so many messages does.
+    pub fresh_every: u32,
     /// The name server that it must use when it starts; any if `None`.
     pub first_server: Option<&'a str>,
     /// More flags of its JVM.
@@ -111,7 +113,9 @@ impl SteadyProducer {
             command.arg(format!("-Dsteady.server={server}"));
         }
         command.args(["Steady", plan.name_servers, plan.group, &plan.rate.to_string(), plan.topic]);
-        command.arg(plan.fresh_seconds.to_string()).env("HOME", home.path());
+        command
+            .args([plan.fresh_seconds, plan.fresh_every].map(|number| number.to_string()))
+            .env("HOME", home.path());
         let mut process = Process::start_piped(&name, &mut command, &home.path().join("peer.log"));
         let (input, output) = process.pipes().expect("invariant: started with pipes");
         let told = Arc::new(Mutex::new(Told::default()));

@@ -48,6 +48,7 @@ public class Steady {
         int rate = Integer.parseInt(args[2]);
         String fixed = args[3];
         int freshSeconds = Integer.parseInt(args[4]); // 0: every message goes to the fixed topic
+        int freshEvery = Integer.parseInt(args[5]);
 
         DefaultMQProducer producer = start(nameServers, group, fixed, System.getProperty("steady.server"));
         ScheduledExecutorService clock = Executors.newScheduledThreadPool(2);
@@ -58,7 +59,7 @@ public class Steady {
             long due = System.currentTimeMillis();
             long index = number.getAndIncrement();
             long elapsed = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - begin);
-            boolean fresh = freshSeconds > 0 && index % 2 == 1;
+            boolean fresh = freshSeconds > 0 && index % freshEvery == freshEvery - 1;
             String topic = fresh ? fixed + "-" + elapsed / freshSeconds : fixed;
             senders.execute(() -> send(producer, topic, index, due));
         }, 0, 1_000_000 / rate, TimeUnit.MICROSECONDS);
