@@ -46,7 +46,7 @@ pub struct Options {
     pub servers: Source,
     /// How connections are made, to name servers and for probes to brokers.
     pub dialer: Dialer,
-    /// How often routes in use are asked for; give or take a fifth by chance.
+    /// How often routes in use are asked for; up to a fifth more often by chance.
     pub poll_period: Duration,
     /// When brokers are avoided and probed.
     pub faults: FaultPolicy,

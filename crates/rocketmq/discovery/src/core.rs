@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::RngExt;
 use rand::rngs::StdRng;
 use waypost_net::clock::Millis;
 use waypost_rocketmq_remoting::answer::Answer;
@@ -216,7 +217,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// A core without servers. Topics in use are polled every `poll_period`, give or take a fifth.
+    /// A core without servers. Topics in use are polled every `poll_period`, or up to a fifth earlier.
     #[must_use]
     pub fn new(poll_period: Duration, random: StdRng) -> Self {
         Self {
@@ -364,8 +365,8 @@ impl Core {
             query.said.push(Said { server: known.endpoint.clone(), what, after: now.since(query.began) });
         }
         match reply {
-            Reply::Route(data) => query.heard.routes.push((server, self.cache.share(data))),
-            Reply::NotExist => query.heard.absent.push(server),
+            Reply::Route(data) => query.heard.hear(server, Some(self.cache.share(data))),
+            Reply::NotExist => query.heard.hear(server, None),
             Reply::Answer(answer) => {
                 if let Subject::Read(ticket) = query.subject {
                     self.end_read(Ticket(ticket), Ok(answer));
@@ -593,7 +594,8 @@ impl Core {
         let wait = match (urgent, failed) {
             (true, _) => URGENT_PERIOD,
             (false, true) => jittered(RETRY_PERIOD.min(self.poll_period), &mut self.random),
-            (false, false) => jittered(self.poll_period, &mut self.random),
+            // Never later than the period: who relies on it counts from the last poll.
+            (false, false) => self.poll_period.mul_f64(self.random.random_range(0.8..=1.0)),
         };
         for ticket in std::mem::take(&mut entry.waiters) {
             if let Some(waiter) = self.waiters.remove(&ticket) {

@@ -43,6 +43,16 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
+    /// Notes what `server` says; what it said in an earlier round does not count any more.
+    pub(crate) fn hear(&mut self, server: ServerId, route: Option<Arc<TopicRoute>>) {
+        self.routes.retain(|(earlier, _)| *earlier != server);
+        self.absent.retain(|earlier| *earlier != server);
+        match route {
+            Some(route) => self.routes.push((server, route)),
+            None => self.absent.push(server),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.absent.is_empty()
     }

@@ -9,8 +9,9 @@ use crate::fleet::ServerId;
 use crate::query::Heard;
 use crate::route::TopicRoute;
 
-/// A content that another server contradicts, or that nobody can confirm, is believed after this.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A content that another server contradicts, or that nobody can confirm, is believed after this: one period of
+/// registration. Who gives old content for longer does not hear the brokers at all, and drops them soon.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The same for a route that lost most of its brokers: as long as a silent broker stays on other servers
 /// (65 s of silence and a scan).
