@@ -150,7 +150,9 @@ impl Lease {
         if std::mem::take(&mut self.fresh_link) {
             let delay = broker.timing.first_delay.min(broker.timing.clamped_period());
             self.period_at = now.after(self.jitter(delay, 0.5, 1.0));
-            self.check_at = self.check_at.min(now.after(FIRST_CHECK));
+            if self.check_at != NEVER {
+                self.check_at = self.check_at.min(now.after(FIRST_CHECK));
+            }
         }
         if matches!(broker.role, Role::Slave(_)) && self.master.is_none() {
             self.period_at = self.period_at.min(now.after(MASTERLESS_PERIOD));

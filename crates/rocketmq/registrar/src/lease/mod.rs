@@ -19,6 +19,8 @@ mod answers;
 mod links;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
