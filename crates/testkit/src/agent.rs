@@ -3,11 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::faults::Supervised;
-use crate::peers::{Probe, Scratch, Signal, free_port, poll_until};
+use crate::peers::{Probe, Scratch, Signal, free_port, mortal, poll_until};
 
 /// Far more than it needs, on a machine that is busy with other tests.
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -42,7 +41,7 @@ impl Agent {
         let (program, list) = (PathBuf::from(binary), name_servers.to_owned());
         let (state, folder) = (home.path().join("state"), home.path().to_owned());
         let process = Supervised::start("waypost agent", &home.path().join("agent.log"), move || {
-            let mut command = Command::new(&program);
+            let mut command = mortal(&program);
             command
                 .args(["agent", "-n", &list, "--listen", &address.to_string(), "--state"])
                 .arg(&state)

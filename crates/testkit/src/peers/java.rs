@@ -48,7 +48,7 @@ pub(super) fn java(workshop: &Workshop, version: Version, home: &Path) -> Result
 
 /// `program`, to be killed by the kernel when the thread that starts it ends, where the machine has `setpriv`: a test
 /// that is itself killed leaves no JVM behind.
-pub(super) fn mortal(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub(crate) fn mortal(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let setpriv = Path::new("/usr/bin/setpriv");
     if !setpriv.is_file() {
         return Command::new(program);
