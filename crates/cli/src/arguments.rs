@@ -329,13 +329,29 @@ impl ConfigurationArguments {
 /// Whom a command asks.
 #[derive(Clone, Debug, Args)]
 pub struct ServerArguments {
+    /// Which.
+    #[command(flatten)]
+    pub list: ListArguments,
+    /// How long the command may wait in all, such as 500ms or 3s.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_span, help_heading = "Servers")]
+    pub timeout: Duration,
+    /// How the connections are protected.
+    #[command(flatten)]
+    pub tls: TlsArguments,
+}
+
+/// A list of NameServers.
+#[derive(Clone, Debug, Args)]
+pub struct ListArguments {
     /// NameServers, separated by ";".
     #[arg(short = 'n', long = "namesrv", alias = "namesrvAddr", value_name = "LIST", env = "NAMESRV_ADDR")]
     #[arg(default_value = "127.0.0.1:9876", help_heading = "Servers")]
     pub servers: Servers,
-    /// How long the command may wait in all, such as 500ms or 3s.
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_span, help_heading = "Servers")]
-    pub timeout: Duration,
+}
+
+/// How connections to NameServers are protected.
+#[derive(Clone, Debug, Args)]
+pub struct TlsArguments {
     /// Encrypt the connections; needs --tls-ca or --tls-insecure.
     #[arg(long, help_heading = "Servers")]
     pub tls: bool,

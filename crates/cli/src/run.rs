@@ -8,7 +8,7 @@ use waypost_net::tls::ServerTrust;
 use waypost_net::tls::TlsConnector;
 
 use crate::arguments::{
-    KvCommand, Output, OutputArguments, RemoteCommand, RemoteConfigCommand, ServerArguments,
+    KvCommand, Output, OutputArguments, RemoteCommand, RemoteConfigCommand, ServerArguments, TlsArguments,
 };
 use crate::call::Caller;
 use crate::everywhere::Outcomes;
@@ -92,7 +92,7 @@ pub async fn run(command: RemoteCommand) -> Report {
     match command {
         RemoteCommand::Route { topic, servers, admin, output } => {
             with_caller(&servers, async |caller| {
-                let mut found = route::ask(&caller, &servers.servers, &topic).await;
+                let mut found = route::ask(&caller, &servers.list.servers, &topic).await;
                 let query = format!("topic={}", query_text(&topic));
                 let add = route::Route::enrich;
                 let note = enrich(&mut found, admin.admin.as_ref(), &query, caller.limit, add).await;
@@ -102,7 +102,7 @@ pub async fn run(command: RemoteCommand) -> Report {
         }
         RemoteCommand::Brokers { servers, admin, output } => {
             with_caller(&servers, async |caller| {
-                let mut found = brokers::ask(&caller, &servers.servers).await;
+                let mut found = brokers::ask(&caller, &servers.list.servers).await;
                 let add = brokers::Brokers::enrich;
                 let note = enrich(&mut found, admin.admin.as_ref(), "", caller.limit, add).await;
                 let empty = nothing(&found, &servers, "broker", |brokers| brokers.brokers.is_empty());
@@ -112,7 +112,7 @@ pub async fn run(command: RemoteCommand) -> Report {
         }
         RemoteCommand::Topics { cluster, servers, output } => {
             with_caller(&servers, async |caller| {
-                let found = topics::ask(&caller, &servers.servers, cluster.as_deref()).await;
+                let found = topics::ask(&caller, &servers.list.servers, cluster.as_deref()).await;
                 let empty = nothing(&found, &servers, "topic", |topics| topics.topics.is_empty());
                 Report::first(found, output, render::topics).with_note(empty)
             })
@@ -120,7 +120,7 @@ pub async fn run(command: RemoteCommand) -> Report {
         }
         RemoteCommand::Clusters { servers, output } => {
             with_caller(&servers, async |caller| {
-                let found = brokers::ask_clusters(&caller, &servers.servers).await;
+                let found = brokers::ask_clusters(&caller, &servers.list.servers).await;
                 let empty = nothing(&found, &servers, "cluster", |clusters| clusters.clusters.is_empty());
                 Report::first(found, output, render::clusters).with_note(empty)
             })
@@ -129,14 +129,14 @@ pub async fn run(command: RemoteCommand) -> Report {
         RemoteCommand::Kv(command) => run_kv(command).await,
         RemoteCommand::WipeWrite { broker, servers, output } => {
             with_caller(&servers, async |caller| {
-                let outcomes = permission::wipe_write(&caller, &servers.servers, &broker).await;
+                let outcomes = permission::wipe_write(&caller, &servers.list.servers, &broker).await;
                 Report::change(&outcomes, output, "wiped", |topics| Some(*topics))
             })
             .await
         }
         RemoteCommand::AddWrite { broker, servers, output } => {
             with_caller(&servers, async |caller| {
-                let outcomes = permission::add_write(&caller, &servers.servers, &broker).await;
+                let outcomes = permission::add_write(&caller, &servers.list.servers, &broker).await;
                 Report::change(&outcomes, output, "added", |topics| Some(*topics))
             })
             .await
@@ -144,21 +144,21 @@ pub async fn run(command: RemoteCommand) -> Report {
         RemoteCommand::DeleteTopic { topic, cluster, servers, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes =
-                    deletion::delete_topic(&caller, &servers.servers, &topic, cluster.as_deref()).await;
+                    deletion::delete_topic(&caller, &servers.list.servers, &topic, cluster.as_deref()).await;
                 Report::change(&outcomes, output, "deleted", |()| None)
             })
             .await
         }
         RemoteCommand::Check { servers, output } => {
             with_caller(&servers, async |caller| {
-                let outcomes = check::check(&caller, &servers.servers).await;
+                let outcomes = check::check(&caller, &servers.list.servers).await;
                 Report::change(&outcomes, output, "serves", |()| None)
             })
             .await
         }
         RemoteCommand::Doctor { servers, output } => {
             with_caller(&servers, async |caller| {
-                let findings = doctor::examine(&caller, &servers.servers).await;
+                let findings = doctor::examine(&caller, &servers.list.servers).await;
                 Report {
                     data: shown(&findings, output, render::findings),
                     notes: Vec::new(),
@@ -175,28 +175,28 @@ async fn run_kv(command: KvCommand) -> Report {
     match command {
         KvCommand::Get { namespace, key, servers, output } => {
             with_caller(&servers, async |caller| {
-                let found = kv::get(&caller, &servers.servers, &namespace, &key).await;
+                let found = kv::get(&caller, &servers.list.servers, &namespace, &key).await;
                 Report::first(found, output, |found| render::plain(&found.value) + "\n")
             })
             .await
         }
         KvCommand::List { namespace, servers, output } => {
             with_caller(&servers, async |caller| {
-                let found = kv::list(&caller, &servers.servers, &namespace).await;
+                let found = kv::list(&caller, &servers.list.servers, &namespace).await;
                 Report::first(found, output, render::kv)
             })
             .await
         }
         KvCommand::Put { namespace, key, value, servers, output } => {
             with_caller(&servers, async |caller| {
-                let outcomes = kv::put(&caller, &servers.servers, &namespace, &key, &value).await;
+                let outcomes = kv::put(&caller, &servers.list.servers, &namespace, &key, &value).await;
                 Report::change(&outcomes, output, "put", |()| None)
             })
             .await
         }
         KvCommand::Delete { namespace, key, servers, output } => {
             with_caller(&servers, async |caller| {
-                let outcomes = kv::delete(&caller, &servers.servers, &namespace, &key).await;
+                let outcomes = kv::delete(&caller, &servers.list.servers, &namespace, &key).await;
                 Report::change(&outcomes, output, "deleted", |()| None)
             })
             .await
@@ -209,21 +209,21 @@ pub async fn run_config(command: RemoteConfigCommand) -> Report {
     match command {
         RemoteConfigCommand::Get { key, servers, output } => {
             with_caller(&servers, async |caller| {
-                let found = settings::get(&caller, &servers.servers, key.as_deref()).await;
+                let found = settings::get(&caller, &servers.list.servers, key.as_deref()).await;
                 Report::first(found, output, render::settings)
             })
             .await
         }
         RemoteConfigCommand::Set { pairs, all, servers, output } => {
-            let count = servers.servers.addresses().len();
+            let count = servers.list.servers.addresses().len();
             if count > 1 && !all {
                 return Report::usage(format!(
                     "the list has {count} servers ({}); name one with -n, or set it on every one with --all",
-                    servers.servers
+                    servers.list.servers
                 ));
             }
             with_caller(&servers, async |caller| {
-                let outcomes = settings::set(&caller, &servers.servers, &pairs).await;
+                let outcomes = settings::set(&caller, &servers.list.servers, &pairs).await;
                 Report::change(&outcomes, output, "set", |()| None)
             })
             .await
@@ -239,7 +239,12 @@ async fn with_caller(servers: &ServerArguments, command: impl AsyncFnOnce(Caller
 }
 
 fn caller(servers: &ServerArguments) -> Result<Caller, Report> {
-    let trust = match (servers.tls, &servers.tls_ca, servers.tls_insecure) {
+    Ok(Caller { dialer: dialer(&servers.tls)?, limit: servers.timeout })
+}
+
+/// Opens connections that are protected as asked.
+pub(crate) fn dialer(arguments: &TlsArguments) -> Result<Dialer, Report> {
+    let trust = match (arguments.tls, &arguments.tls_ca, arguments.tls_insecure) {
         (false, ..) => None,
         (true, Some(file), _) => Some(ServerTrust::Authorities(file.clone())),
         (true, None, true) => Some(ServerTrust::Anybody),
@@ -251,7 +256,7 @@ fn caller(servers: &ServerArguments) -> Result<Caller, Report> {
     };
     let tls = trust.map(|trust| TlsConnector::new(&trust, None)).transpose();
     let tls = tls.map_err(|error| Report::usage(error.to_string()))?;
-    Ok(Caller { dialer: Dialer { tls, ..Dialer::default() }, limit: servers.timeout })
+    Ok(Dialer { tls, ..Dialer::default() })
 }
 
 /// What to say beside an empty list. It is one server's, and others may know more.
@@ -262,7 +267,7 @@ fn nothing<T>(
     is_empty: impl Fn(&T) -> bool,
 ) -> Option<String> {
     let First { server, failures, .. } = found.as_ref().ok().filter(|found| is_empty(&found.value))?;
-    let others = servers.servers.addresses().len() > failures.len().saturating_add(1);
+    let others = servers.list.servers.addresses().len() > failures.len().saturating_add(1);
     Some(if others {
         format!(
             "{server} knows no {what}; the servers after it were not waited for, `waypost doctor` compares all"
