@@ -189,7 +189,7 @@ struct Waiter {
 pub struct Lookup {
     /// The topic.
     pub topic: Arc<str>,
-    /// How long ago the route may have been confirmed; `None` takes any known route.
+    /// How long ago the route may have been confirmed; zero always asks, `None` takes any known route.
     pub max_age: Option<Duration>,
     /// Whether the known route is no answer when it could not be confirmed.
     pub strict: bool,
@@ -292,7 +292,9 @@ impl Core {
     pub fn lookup(&mut self, ticket: Ticket, lookup: Lookup, now: Millis) {
         let Lookup { topic, max_age, strict, deadline } = lookup;
         let entry = self.entry(&topic, now);
-        let young = |age: Duration| entry.topic.checked.is_some_and(|at| now.since(at) <= age);
+        let since = entry.topic.checked.map(|at| now.since(at));
+        // No age at all asks the servers, even within the millisecond of the last answer.
+        let young = |age: Duration| !age.is_zero() && since.is_some_and(|since| since <= age);
         if entry.topic.route.is_some() && max_age.is_none_or(young) {
             let known = self.known(&topic);
             self.actions.push(Action::Found(ticket, Ok(known)));

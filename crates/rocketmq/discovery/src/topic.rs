@@ -161,3 +161,119 @@ impl Topic {
         self.doubted.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::tests_support::ids;
+    use waypost_rocketmq_wire::body::{BrokerData, TopicRouteData};
+
+    fn route(brokers: &[&str]) -> Arc<TopicRoute> {
+        let groups = brokers.iter().map(|name| BrokerData {
+            broker_name: (*name).to_owned(),
+            broker_addrs: [(0, format!("{name}:10911"))].into(),
+            ..BrokerData::default()
+        });
+        Arc::new(TopicRoute::from(TopicRouteData {
+            broker_datas: groups.collect(),
+            ..TopicRouteData::default()
+        }))
+    }
+
+    fn at(seconds: u64) -> Millis {
+        Millis::new(seconds * 1_000)
+    }
+
+    /// What servers 0, 1 and 2 said: brokers, or `None` for "no such topic".
+    fn heard(said: &[(u64, Option<&[&str]>)]) -> Heard {
+        let servers = ids(3);
+        let mut heard = Heard::default();
+        for (server, brokers) in said {
+            heard.hear(servers[usize::try_from(*server).unwrap()], brokers.map(route));
+        }
+        heard
+    }
+
+    /// A topic of three brokers as server 0 gave it.
+    fn known() -> Topic {
+        let mut topic = Topic::default();
+        let first = topic.judge(&heard(&[(0, Some(&["a", "b", "c"]))]), false, false, at(0));
+        assert_eq!(first, Judgement::Changed(route(&["a", "b", "c"])));
+        topic
+    }
+
+    #[test]
+    fn the_server_that_gave_the_content_is_believed_when_it_gives_more() {
+        let news = heard(&[(0, Some(&["a", "b", "c", "d"]))]);
+        assert!(matches!(known().judge(&news, false, false, at(1)), Judgement::Changed(_)));
+    }
+
+    #[test]
+    fn lost_brokers_are_confirmed_by_another_server() {
+        let mut topic = known();
+        assert_eq!(topic.judge(&heard(&[(0, Some(&["a"]))]), false, false, at(1)), Judgement::Confirm);
+        let both = heard(&[(0, Some(&["a"])), (1, Some(&["a"]))]);
+        assert_eq!(topic.judge(&both, false, false, at(1)), Judgement::Changed(route(&["a"])));
+    }
+
+    #[test]
+    fn lost_brokers_that_another_server_still_has_are_doubted() {
+        let mut topic = known();
+        let contradicted = heard(&[(0, Some(&["a"])), (1, Some(&["a", "b", "c"]))]);
+        for second in 1..=70 {
+            assert_eq!(topic.judge(&contradicted, true, false, at(second)), Judgement::Doubted, "{second}");
+        }
+        assert_eq!(topic.judge(&contradicted, true, false, at(71)), Judgement::Changed(route(&["a"])));
+    }
+
+    #[test]
+    fn one_lost_broker_is_believed_when_nobody_else_answers() {
+        let alone = heard(&[(0, Some(&["a", "b"]))]);
+        assert_eq!(known().judge(&alone, true, false, at(1)), Judgement::Changed(route(&["a", "b"])));
+    }
+
+    #[test]
+    fn another_server_with_other_content_is_confirmed_and_then_waited_for() {
+        let mut topic = known();
+        let other = heard(&[(1, Some(&["a", "b", "c", "d"]))]);
+        assert_eq!(topic.judge(&other, false, false, at(1)), Judgement::Confirm);
+        assert_eq!(topic.judge(&other, true, false, at(1)), Judgement::Doubted);
+        assert_eq!(topic.judge(&other, true, false, at(30)), Judgement::Doubted);
+        assert!(matches!(topic.judge(&other, true, false, at(31)), Judgement::Changed(_)));
+    }
+
+    #[test]
+    fn a_single_server_is_believed_at_once() {
+        let news = heard(&[(0, Some(&["x"]))]);
+        assert!(matches!(known().judge(&news, true, true, at(1)), Judgement::Changed(_)));
+    }
+
+    #[test]
+    fn a_known_topic_is_gone_only_when_all_say_so_twice_65_s_apart() {
+        let mut topic = known();
+        let nothing = heard(&[(0, None), (1, None)]);
+        assert_eq!(topic.judge(&nothing, false, false, at(1)), Judgement::Confirm);
+        assert_eq!(topic.judge(&nothing, true, false, at(1)), Judgement::Missing);
+        assert_eq!(topic.judge(&nothing, true, false, at(65)), Judgement::Missing);
+        assert_eq!(topic.judge(&nothing, true, false, at(66)), Judgement::Gone);
+        assert!(topic.route.is_none());
+        assert_eq!(topic.judge(&nothing, true, false, at(67)), Judgement::NotExist);
+    }
+
+    #[test]
+    fn one_server_that_has_the_topic_begins_the_65_s_anew() {
+        let mut topic = known();
+        let nothing = heard(&[(0, None), (1, None)]);
+        topic.judge(&nothing, true, false, at(1));
+        topic.judge(&heard(&[(0, None), (1, Some(&["a", "b", "c"]))]), true, false, at(40));
+        assert_eq!(topic.judge(&nothing, true, false, at(70)), Judgement::Missing);
+        assert_eq!(topic.judge(&nothing, true, false, at(135)), Judgement::Gone);
+    }
+
+    #[test]
+    fn what_a_server_said_in_an_earlier_round_does_not_count_twice() {
+        let mut heard = heard(&[(1, Some(&["a"]))]);
+        heard.hear(ids(2)[1], Some(route(&["a"])));
+        assert_eq!(known().judge(&heard, false, false, at(1)), Judgement::Confirm);
+    }
+}
