@@ -46,6 +46,7 @@ struct Key {
     /// What changed after this; `None` for the whole table.
     since: Option<u64>,
     compressed: bool,
+    parts: bool,
     permission: i32,
 }
 
@@ -88,20 +89,22 @@ impl Announcement {
         vec![own(&self.identity.cluster, 16), own(&self.identity.broker, 1)]
     }
 
-    /// The whole table in parts. The first part never has exactly one topic: servers refuse that from a broker that
-    /// they do not know (C7), so an empty one goes before it.
-    pub(crate) fn whole(&self, compressed: bool) -> Arc<[Part]> {
-        self.encoded(None, compressed)
+    /// The whole table, in `parts` or in one piece. Servers of 4.x need it in one piece: they ignore what comes with
+    /// a version that they have. Newer ones get parts, although only one unless that is configured. The first
+    /// part never has exactly one topic: servers of 5.x refuse that from a broker that they do not know (C7), so an
+    /// empty one goes before it.
+    pub(crate) fn whole(&self, compressed: bool, parts: bool) -> Arc<[Part]> {
+        self.encoded(None, compressed, parts)
     }
 
     /// What changed after `revision`, in parts.
     pub(crate) fn changes(&self, revision: u64, compressed: bool) -> Arc<[Part]> {
-        self.encoded(Some(revision), compressed)
+        self.encoded(Some(revision), compressed, true)
     }
 
-    fn encoded(&self, since: Option<u64>, compressed: bool) -> Arc<[Part]> {
+    fn encoded(&self, since: Option<u64>, compressed: bool, parts: bool) -> Arc<[Part]> {
         let revision = self.topics.revision();
-        let key = Key { revision, since, compressed, permission: self.form.permission };
+        let key = Key { revision, since, compressed, parts, permission: self.form.permission };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, parts)) = kept.iter().find(|(other, _)| *other == key) {
             return Arc::clone(parts);
@@ -110,7 +113,11 @@ impl Announcement {
             None => self.topics.all().collect(),
             Some(revision) => self.topics.changed_since(revision).collect(),
         };
-        let parts: Arc<[Part]> = self.encode(&topics, since.is_none(), compressed).into();
+        let parts: Arc<[Part]> = if parts {
+            self.encode(&topics, since.is_none(), compressed).into()
+        } else {
+            Arc::new([self.part(&topics, &topics, compressed)])
+        };
         kept.retain(|(other, _)| other.revision == revision);
         kept.truncate(KEPT_MAX - 1);
         kept.insert(0, (key, Arc::clone(&parts)));
@@ -294,7 +301,7 @@ mod tests {
     #[test]
     fn a_whole_table_never_begins_with_exactly_one_topic() {
         let whole = |topics, split| {
-            sizes(&announcement(plain(Form { split, ..Form::default() }), topics).whole(false))
+            sizes(&announcement(plain(Form { split, ..Form::default() }), topics).whole(false, true))
         };
         assert_eq!(whole(0, None), [0]);
         assert_eq!(whole(1, None), [0, 1]);
@@ -309,7 +316,7 @@ mod tests {
         let mut announcement = announcement(plain(Form { split: Some(2), ..Form::default() }), 4);
         let mapping = Some(TopicQueueMapping { epoch: 3, ..TopicQueueMapping::default() });
         announcement.topics.set([Topic { mapping, ..Topic::new("t000", 4) }], Millis::ZERO, 1_001);
-        let parts = announcement.whole(false);
+        let parts = announcement.whole(false, true);
         let bodies: Vec<_> = parts.iter().map(decode).collect();
         assert_eq!(bodies[0].data_version, bodies[1].data_version);
         assert!(bodies[0].mappings.is_empty());
@@ -331,18 +338,18 @@ mod tests {
     #[test]
     fn a_body_is_encoded_once_for_all_servers_and_forgotten_when_it_is_old() {
         let mut announcement = announcement(Form::default(), 3);
-        let first = announcement.whole(false);
-        assert!(Arc::ptr_eq(&first, &announcement.clone().whole(false)));
-        assert!(!Arc::ptr_eq(&first, &announcement.whole(true)));
+        let first = announcement.whole(false, true);
+        assert!(Arc::ptr_eq(&first, &announcement.clone().whole(false, true)));
+        assert!(!Arc::ptr_eq(&first, &announcement.whole(true, true)));
         announcement.topics.set([Topic::new("new", 8)], Millis::ZERO, 2_000);
-        assert!(!Arc::ptr_eq(&first, &announcement.whole(false)));
+        assert!(!Arc::ptr_eq(&first, &announcement.whole(false, true)));
         assert_eq!(Arc::strong_count(&first), 1, "only the test holds it still");
     }
 
     #[test]
     fn a_deflated_registration_says_so_and_its_checksum_is_of_what_is_sent() {
         let announcement = announcement(plain(Form::default()), 3);
-        let parts = announcement.whole(true);
+        let parts = announcement.whole(true, true);
         let request = announcement.registration(0, &parts[0], true);
         let field = |name| request.ext.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
         assert_eq!(field("compressed"), Some("true"));
@@ -363,7 +370,7 @@ mod tests {
                 Millis::ZERO,
                 0,
             );
-            let parts = announcement.whole(false);
+            let parts = announcement.whole(false, true);
             decode(&parts[0]).topics.iter().map(|topic| topic.perm).collect::<Vec<_>>()
         };
         assert_eq!(with(6), [7, 6]);
@@ -380,7 +387,7 @@ mod tests {
         let timing =
             Timing { acting_master: Some(crate::options::ActingMaster::default()), ..Timing::default() };
         let announcement = Announcement::new(identity, Role::Slave(2), timing, Form::default(), 0);
-        let request = announcement.registration(2, &announcement.whole(false)[0], false);
+        let request = announcement.registration(2, &announcement.whole(false, true)[0], false);
         let fields: Vec<String> = request.ext.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let crc = format!("bodyCrc32={}", body_crc32(&request.body));
         assert_eq!(

@@ -35,6 +35,7 @@ impl Lease {
             self.closing.push_back(challenger.id);
         }
         self.challenges = 0;
+        self.met = true;
         match pending.kind {
             Kind::Table => self.table_answered(pending.name, answer, broker, now),
             Kind::Single => self.single_answered(pending.name, answer, broker, now),
@@ -110,7 +111,7 @@ impl Lease {
 
     fn query_answered(&mut self, asked: DataVersion, name: &'static str, answer: &Answer, now: Millis) {
         if answer.is_success() {
-            if differs(asked, answer) {
+            if self.holds.is_some() && differs(asked, answer) {
                 tracing::info!(server = %self.server, "a name server has lost the registration or has another one");
                 self.holds = None;
             }

@@ -128,6 +128,7 @@ impl Lease {
     /// The connection in use is new: nothing is known of what the server holds.
     pub(super) fn begin_link(&mut self) {
         (self.work, self.holds, self.fresh_link) = (None, None, true);
+        self.met = false;
         self.retry_at = Millis::ZERO;
     }
 
@@ -212,6 +213,7 @@ impl Lease {
         }
         self.challenges = 0;
         self.begin_link();
+        self.met = true;
     }
 
     /// The next connection that may be closed now.

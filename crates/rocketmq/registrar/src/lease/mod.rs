@@ -116,6 +116,8 @@ pub(crate) struct Lease {
     work: Option<Work>,
     holds: Option<Target>,
     fresh_link: bool,
+    /// Something was answered over the connection in use.
+    met: bool,
     registered_id: Option<u64>,
     retry_at: Millis,
     period_at: Millis,
@@ -206,6 +208,7 @@ impl Lease {
             work: None,
             holds: None,
             fresh_link: false,
+            met: false,
             registered_id: None,
             retry_at: now,
             period_at: NEVER,
@@ -371,6 +374,11 @@ impl Lease {
             return Step::Wait(self.retry_at);
         }
         if self.work.is_none() {
+            if self.must_meet(broker) {
+                let version = broker.topics.version();
+                let request = broker.version_query(id, version, false);
+                return self.ask(link, request, Kind::Query(version), now);
+            }
             self.work = self.plan(broker, now);
         }
         if let Some((request, kind)) = self.next_part(broker, id) {
@@ -401,7 +409,18 @@ impl Lease {
         broker.timing.force || self.no_query
     }
 
-    /// Which registration is due.
+    /// Whether the server's version must be learnt before it gets a table: a first part would spoil the whole for
+    /// servers of 4.x.
+    fn must_meet(&self, broker: &Announcement) -> bool {
+        !self.met && broker.whole(self.compresses(broker), true).len() > 1
+    }
+
+    const fn compresses(&self, broker: &Announcement) -> bool {
+        broker.form.compressed && !self.plain_only
+    }
+
+    /// Which registration is due. Servers of 4.x get whole tables only: they take a change from a broker that they
+    /// have forgotten, and then the rest, which has the same version, never (A4).
     fn plan(&mut self, broker: &Announcement, now: Millis) -> Option<Work> {
         let (topics, form) = (&broker.topics, &broker.form);
         let target = Target {
@@ -410,16 +429,16 @@ impl Lease {
             role_epoch: broker.role_epoch,
             topics: topics.len(),
         };
-        let compressed = form.compressed && !self.plain_only;
+        let (compressed, old) = (self.compresses(broker), self.is_old_server());
         let held = self.holds.filter(|holds| holds.role_epoch == broker.role_epoch);
         let repeat = self.repeats(broker) && now >= self.period_at;
         let changed = |holds: Target| holds.revision < target.revision && now >= topics.settles_at();
         match held {
             Some(holds) if !repeat && !changed(holds) => None,
-            Some(holds) if !repeat && form.incremental && !topics.needs_whole(holds.revision) => {
+            Some(holds) if !repeat && !old && form.incremental && !topics.needs_whole(holds.revision) => {
                 let left: VecDeque<Topic> =
                     topics.changed_since(holds.revision).take(SINGLES_MAX + 1).cloned().collect();
-                let singly = form.single_topic && !self.tables_only && !self.is_old_server();
+                let singly = form.single_topic && !self.tables_only;
                 // 217 carries no mapping of a static topic.
                 if singly && left.len() <= SINGLES_MAX && left.iter().all(|topic| topic.mapping.is_none()) {
                     let target = Target { version: holds.version, ..target };
@@ -430,7 +449,7 @@ impl Lease {
             }
             _ => {
                 self.period_at = now.after(broker.timing.clamped_period());
-                let parts = broker.whole(compressed);
+                let parts = broker.whole(compressed, !old);
                 Some(Work::Table { parts, next: 0, whole: true, compressed, target })
             }
         }

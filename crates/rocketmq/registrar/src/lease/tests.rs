@@ -228,21 +228,46 @@ fn a_server_that_cannot_read_deflated_bodies_gets_plain_ones() {
 fn a_split_registration_that_broke_off_starts_again() {
     let mut world = World::new(quiet(), Form { split: Some(2), ..Form::default() });
     world.set("c", 1);
-    world.pass(3);
+    world.pass(5);
     world.restart_server();
     world.pass(10);
     expect(
         &mut world,
         "0 1 open within 900ms
-         1 1 > 103 id=0 v2 [a b]
-         3 1 < 0
-         3 1 > 103 id=0 v2 [c]
-         4 1 closed
-         4 4 open within 900ms
-         5 4 > 103 id=0 v2 [a b]
-         7 4 < 0
-         7 4 > 103 id=0 v2 [c]
-         9 4 < 0",
+         1 1 > 322 v2
+         3 1 < 0 changed=true
+         3 1 > 103 id=0 v2 [a b]
+         5 1 < 0
+         5 1 > 103 id=0 v2 [c]
+         6 1 closed
+         6 5 open within 900ms
+         7 5 > 322 v2
+         9 5 < 0 changed=true
+         9 5 > 103 id=0 v2 [a b]
+         11 5 < 0
+         11 5 > 103 id=0 v2 [c]
+         13 5 < 0",
+    );
+}
+
+#[test]
+fn a_server_below_5_gets_the_whole_table_in_one_piece() {
+    let mut world = World::new(quiet(), Form { split: Some(2), ..Form::default() });
+    world.server.version = 407;
+    world.set("c", 1);
+    world.pass(10);
+    world.server.registered = None;
+    world.set("d", 1);
+    world.pass(100);
+    expect(
+        &mut world,
+        "0 1 open within 900ms
+         1 1 > 322 v2
+         3 1 < 0 changed=true
+         3 1 > 103 id=0 v2 [a b c]
+         5 1 < 0
+         50 1 > 103 id=0 v3 [a b c d]
+         52 1 < 0",
     );
 }
 
@@ -277,7 +302,7 @@ fn a_server_below_5_gets_tables_instead_of_single_topics_and_322_instead_of_904(
     world.pass(1_000);
     expect(
         &mut world,
-        "60 1 > 103 id=0 v2 [c]
+        "60 1 > 103 id=0 v2 [a b c]
          62 1 < 0
          1003 1 > 322 one-way v2",
     );
@@ -548,7 +573,9 @@ fn a_network_that_stalls_at_random_never_takes_the_broker_off_the_routes() {
 #[test]
 fn whatever_happened_a_server_that_runs_is_complete_soon_after() {
     for seed in 0..300 {
-        let mut world = World::new(Timing::default(), Form::default());
+        let split = [None, Some(2)][usize::try_from(seed % 2).expect("small")];
+        let mut world = World::new(Timing::default(), Form { split, ..Form::default() });
+        world.server.version = if seed % 3 == 0 { 407 } else { 513 };
         world.chance = StdRng::seed_from_u64(seed);
         let mut choices = StdRng::seed_from_u64(seed + 1_000);
         for number in 0..30 {

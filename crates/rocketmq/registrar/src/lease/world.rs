@@ -174,14 +174,18 @@ impl World {
     /// The server goes on after it was hung.
     pub(super) fn wake_server(&mut self) {
         self.server.hung = false;
-        let numbers: Vec<u64> = self.lines.keys().copied().collect();
-        for number in numbers {
+        for number in self.numbers() {
             let taken =
                 self.lines.get_mut(&number).map(|line| std::mem::take(&mut line.taken)).unwrap_or_default();
             for parcel in taken {
                 self.serve(number, parcel);
             }
         }
+    }
+
+    /// The connections of now; what they carry may open and close others.
+    fn numbers(&self) -> Vec<u64> {
+        self.lines.keys().copied().collect()
     }
 
     // ---- the lease's side
@@ -253,7 +257,7 @@ impl World {
     fn arrive(&mut self) {
         self.arrive_at_server();
         let now = Millis::new(self.now);
-        for number in self.lines.keys().copied().collect::<Vec<_>>() {
+        for number in self.numbers() {
             while let Some(parcel) = self.due(number, false) {
                 match parcel {
                     Parcel::Opened => self.lease.opened(LinkId(number), now),
@@ -287,7 +291,7 @@ impl World {
     // ---- the server's side
 
     fn arrive_at_server(&mut self) {
-        for number in self.lines.keys().copied().collect::<Vec<_>>() {
+        for number in self.numbers() {
             while let Some(parcel) = self.due(number, true) {
                 if self.server.hung {
                     self.lines.get_mut(&number).expect("it is due").taken.push_back(parcel);
@@ -363,8 +367,13 @@ impl World {
             answer.remark = Some("register broker failed".to_owned());
             return;
         }
-        let mut topics = server.registered.take().map(|registered| registered.topics).unwrap_or_default();
-        topics.extend(body.topics.iter().map(|topic| (topic.key.to_string(), topic.write_queue_nums)));
+        let known = server.registered.take();
+        // Servers of 4.x ignore topics that come with a version that they have.
+        let ignored = server.version < 413
+            && known.as_ref().is_some_and(|registered| registered.version == body.data_version);
+        let mut topics = known.map(|registered| registered.topics).unwrap_or_default();
+        let taken = if ignored { &[][..] } else { &body.topics[..] };
+        topics.extend(taken.iter().map(|topic| (topic.key.to_string(), topic.write_queue_nums)));
         let id = field(request, "brokerId");
         server.registered = Some(Registered { link: number, id, version: body.data_version, topics });
         answer.ext = server.master.as_ref().map(|master| vec![("masterAddr".to_owned(), master.clone())]);
