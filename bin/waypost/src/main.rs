@@ -2,6 +2,7 @@
 
 mod configuration;
 mod logs;
+mod ongoing;
 mod output;
 mod serve;
 mod signals;
@@ -12,13 +13,16 @@ use clap::Parser;
 use waypost_cli::arguments::{Arguments, Command, ConfigCommand};
 use waypost_cli::exit::Exit;
 use waypost_cli::run::{Report, run, run_config};
-use waypost_cli::{manual, render};
+use waypost_cli::{manual, render, watch};
 
 fn main() -> ExitCode {
     // A usage error ends here with code 2, help and version with 0.
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::serve(arguments),
         Command::Remote(command) => report(ask(run(command))),
+        Command::Watch(arguments) => ongoing::go_on(arguments.output.output, async |voice, stop| {
+            watch::watch(&arguments, voice, stop).await
+        }),
         Command::Config(ConfigCommand::Remote(command)) => report(ask(run_config(command))),
         Command::Config(ConfigCommand::Check { configuration }) => configuration::check(&configuration),
         Command::Config(ConfigCommand::Show { configuration, output }) => {

@@ -38,6 +38,8 @@ pub enum Command {
     /// Commands that ask NameServers.
     #[command(flatten)]
     Remote(RemoteCommand),
+    /// Follow a topic's route: each change, and each outage of a server, as it happens
+    Watch(WatchArguments),
     /// Look at the configuration of this machine's server, or at that of running ones
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -301,6 +303,28 @@ pub struct ServeArguments {
     /// Also run two simulated brokers with a few topics, to look at.
     #[arg(long)]
     pub demo: bool,
+}
+
+/// What `watch` follows.
+#[derive(Clone, Debug, Args)]
+pub struct WatchArguments {
+    /// The topic.
+    pub topic: String,
+    /// End after this time, such as 30s or 10m; without it ctrl-c ends it.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_span)]
+    pub limit: Option<Duration>,
+    /// How often the servers are asked. Clients ask every 30 s.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_span)]
+    pub every: Duration,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub list: ListArguments,
+    /// How the connections are protected.
+    #[command(flatten)]
+    pub tls: TlsArguments,
+    /// In which form; JSON is one object a line.
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// Where the configuration comes from.

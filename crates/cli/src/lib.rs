@@ -29,6 +29,7 @@
 pub mod arguments;
 pub mod brokers;
 pub mod call;
+pub mod changes;
 pub mod check;
 pub mod configuration;
 pub mod deletion;
@@ -47,3 +48,5 @@ pub mod run;
 pub mod servers;
 pub mod settings;
 pub mod topics;
+pub mod voice;
+pub mod watch;

@@ -35,8 +35,18 @@ impl Report {
         Self { data, notes: Vec::new(), errors: Vec::new(), exit: Exit::Done }
     }
 
+    /// Nothing to add: all was said while it went on.
+    pub(crate) fn done() -> Self {
+        Self::data(String::new())
+    }
+
+    /// It did not go well.
+    pub(crate) fn failed(exit: Exit, error: impl Into<String>) -> Self {
+        Self { errors: vec![error.into()], exit, ..Self::done() }
+    }
+
     fn usage(error: impl Into<String>) -> Self {
-        Self { data: String::new(), notes: Vec::new(), errors: vec![error.into()], exit: Exit::Usage }
+        Self::failed(Exit::Usage, error)
     }
 
     /// The first answer, told by `text` or as JSON.
