@@ -192,7 +192,7 @@ fn while_nobody_answers_only_probes_go_out_and_known_routes_are_stale() {
     assert!((60..=100).contains(&probes), "{probes}");
     assert!(core.known("T").stale && core.known("T").route.is_some());
     // The first probe that is answered ends it, and all topics are asked for again.
-    let mut asked = std::collections::BTreeSet::new();
+    let mut asked = BTreeSet::new();
     let until = now.after(Duration::from_secs(15));
     while now < until {
         now = core.next_wakeup(now).expect("probes").max(now);
