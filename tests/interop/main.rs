@@ -5,10 +5,12 @@
 //! original. `README.md` beside this file has the rest.
 #![allow(clippy::disallowed_methods, reason = "these tests measure real processes in real time")]
 
+mod agent;
 mod clients;
 mod empty_restart;
 mod exchange;
 mod groups;
+mod libraries;
 mod lifecycle;
 mod mqadmin;
 mod registration;
