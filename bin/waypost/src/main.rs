@@ -13,7 +13,7 @@ use clap::Parser;
 use waypost_cli::arguments::{Arguments, Command, ConfigCommand};
 use waypost_cli::exit::Exit;
 use waypost_cli::run::{Report, run, run_config};
-use waypost_cli::{manual, render, watch};
+use waypost_cli::{manual, register, render, watch};
 
 fn main() -> ExitCode {
     // A usage error ends here with code 2, help and version with 0.
@@ -23,6 +23,10 @@ fn main() -> ExitCode {
         Command::Watch(arguments) => ongoing::go_on(arguments.output.output, async |voice, stop| {
             watch::watch(&arguments, voice, stop).await
         }),
+        Command::Register(arguments) => {
+            let form = arguments.output.output;
+            ongoing::go_on(form, async |voice, stop| register::register(&arguments, voice, stop).await)
+        }
         Command::Config(ConfigCommand::Remote(command)) => report(ask(run_config(command))),
         Command::Config(ConfigCommand::Check { configuration }) => configuration::check(&configuration),
         Command::Config(ConfigCommand::Show { configuration, output }) => {

@@ -40,6 +40,8 @@ pub enum Command {
     Remote(RemoteCommand),
     /// Follow a topic's route: each change, and each outage of a server, as it happens
     Watch(WatchArguments),
+    /// Run simulated brokers that a file describes, with faults at set times: for drills
+    Register(RegisterArguments),
     /// Look at the configuration of this machine's server, or at that of running ones
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -327,6 +329,29 @@ pub struct WatchArguments {
     pub output: OutputArguments,
 }
 
+/// What `register` simulates.
+#[derive(Clone, Debug, Args)]
+pub struct RegisterArguments {
+    /// The brokers and their faults, in TOML; docs/drills.md explains it.
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+    /// Only check the file.
+    #[arg(long)]
+    pub check: bool,
+    /// End after this time, such as 30s or 10m; without it ctrl-c ends it.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_span)]
+    pub limit: Option<Duration>,
+    /// Where the brokers register.
+    #[command(flatten)]
+    pub list: ListArguments,
+    /// How the connections are protected.
+    #[command(flatten)]
+    pub tls: TlsArguments,
+    /// In which form; JSON is one object a line.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigurationArguments {
@@ -428,7 +453,7 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// A span of time: `500ms`, `3s`, `2m`; a bare number is seconds.
-fn parse_span(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let wrong = || "write a span of time between 1ms and 1h, such as 500ms or 3s".to_owned();
     let (number, unit) = text.split_at(end);
