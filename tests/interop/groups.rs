@@ -3,13 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use waypost_testkit::peers::{Broker, JavaPeer, Mqadmin, Settings, Version, poll_until};
+use waypost_testkit::agent::Agent;
+use waypost_testkit::peers::{Broker, JavaPeer, Mqadmin, NameServer, Settings, Version, poll_until};
 
 use crate::stage::{GONE_AFTER_KILL, JAVA_TOOLS, NEXT_REGISTRATION, SOON, Stage};
 
 const CLUSTER: &str = "DefaultCluster";
 const GROUP: &str = "broker-a";
 const MESSAGES: usize = 20;
+
+/// A slave asks its master for the configuration every minute, first after 10 s.
+const LEARNT: Duration = Duration::from_secs(75);
 
 #[test]
 fn a_slave_follows_the_master_that_the_name_server_tells() {
@@ -22,40 +26,63 @@ fn a_slave_follows_the_master_that_the_name_server_tells() {
     let Some(stage) = Stage::open("master and slave", JAVA_TOOLS, text) else { return };
     for version in [Version::V5, Version::V4] {
         stage.story.step(format_args!("---- brokers {version}"));
-        replicates(&stage, version);
+        let server = stage.name_server(&Settings::new());
+        let name_servers = server.address().to_string();
+        let (_master, slave) = replicates(&stage, version, &server, [&name_servers; 2]);
+        let (_, took) = stage.story.timed("the slave has the topic", || {
+            let found = poll_until(LEARNT, || has_topic(slave.home(), "Replicated").then_some(()));
+            assert!(found.is_some(), "the slave never got the topic");
+        });
+        assert!(took < LEARNT);
     }
 }
 
-fn replicates(stage: &Stage, version: Version) {
-    let server = stage.name_server(&Settings::new());
-    let name_servers = server.address().to_string();
-    let (master, slave) = pair(stage, version, &name_servers, &Settings::new());
-    stage.wait_for_members(&server, CLUSTER, GROUP, &[(0, &master), (1, &slave)]);
+#[test]
+fn a_slave_learns_its_master_through_agents() {
+    let text = "
+        For 5.5.0 and 4.9.7: two name servers; a master and a slave of one group register, each through an agent of its
+        own, as on two machines. Both servers list both by their ids. The messages sent to the master, found through an
+        agent, reach the slave's log: it has learnt its master's address for replication.
+    ";
+    let Some(stage) = Stage::open("slave through agents", JAVA_TOOLS, text) else { return };
+    for version in [Version::V5, Version::V4] {
+        stage.story.step(format_args!("---- brokers {version}"));
+        let servers = [(); 2].map(|()| stage.name_server(&Settings::new()));
+        let agents = [(); 2].map(|()| stage.agent(&servers));
+        let through = [0, 1].map(|index: usize| agents[index].address().to_string());
+        let _kept = replicates(&stage, version, &servers[1], [&through[0], &through[1]]);
+    }
+}
+
+/// A master and a slave with the name servers given to each: `server` lists both, and messages are copied.
+fn replicates(
+    stage: &Stage,
+    version: Version,
+    server: &NameServer,
+    name_servers: [&str; 2],
+) -> (JavaPeer, JavaPeer) {
+    let (master, slave) = pair(stage, version, name_servers, &Settings::new());
+    let name_servers = name_servers[1];
+    stage.wait_for_members(server, CLUSTER, GROUP, &[(0, &master), (1, &slave)]);
     let mut admin = stage.mqadmin(version);
-    stage.create_topic(&mut admin, &server, CLUSTER, "Replicated");
-    stage.wait_for_route(&server, "Replicated", "names master and slave", SOON, |route| {
+    stage.create_topic(&mut admin, server, CLUSTER, "Replicated");
+    stage.wait_for_route(server, "Replicated", "names master and slave", SOON, |route| {
         route.addresses.get(GROUP).is_some_and(|ids| ids.len() == 2)
             && route.queues.get(GROUP) == Some(&(6, 4))
     });
     for number in 0..MESSAGES {
         let body = format!("message-{number}");
-        let output = admin.run(&["sendMessage", "-n", &name_servers, "-t", "Replicated", "-p", &body]);
+        let output = admin.run(&["sendMessage", "-n", name_servers, "-t", "Replicated", "-p", &body]);
         assert!(output.text.contains("SEND_OK"), "sendMessage: {}", output.text);
     }
-    let written = log_end(&mut admin, &name_servers, &master);
+    let written = log_end(&mut admin, name_servers, &master);
     assert!(written > 0, "the master has no messages");
     let copied = poll_until(SOON, || {
-        Some(log_end(&mut admin, &name_servers, &slave)).filter(|copied| *copied >= written)
+        Some(log_end(&mut admin, name_servers, &slave)).filter(|copied| *copied >= written)
     });
     stage.story.step(format_args!("log of the master ends at {written}, of the slave at {copied:?}"));
-    assert!(copied.is_some(), "the slave copied {} of {written}", log_end(&mut admin, &name_servers, &slave));
-    let (_, took) = stage.story.timed("the slave has the topic", || {
-        // The slave asks its master for the configuration every minute, first after 10 s.
-        let found =
-            poll_until(Duration::from_secs(75), || has_topic(slave.home(), "Replicated").then_some(()));
-        assert!(found.is_some(), "the slave never got the topic");
-    });
-    assert!(took < Duration::from_secs(75));
+    assert!(copied.is_some(), "the slave copied {} of {written}", log_end(&mut admin, name_servers, &slave));
+    (master, slave)
 }
 
 #[test]
@@ -67,23 +94,51 @@ fn an_acting_master_serves_and_is_told() {
         is 1 now. The master comes back: 905 tells the slave that it is 0 again.
     ";
     let Some(stage) = Stage::open("acting master", JAVA_TOOLS, text) else { return };
-    let acting = Settings::new().with("supportActingMaster", "true").with("notifyMinBrokerIdChanged", "true");
-    let server = stage.name_server(&acting);
+    let server = stage.name_server(&acting_servers());
     let name_servers = server.address().to_string();
+    acts(&stage, &server, [&name_servers; 2]);
+}
+
+#[test]
+fn an_acting_master_serves_and_is_told_through_agents() {
+    let text = "
+        As above with two name servers, and an agent of its own for each of the two brokers, as on two machines. What
+        is said of the route and the group holds for both servers and both agents.
+    ";
+    let Some(stage) = Stage::open("acting through agents", JAVA_TOOLS, text) else { return };
+    let servers = [(); 2].map(|()| stage.name_server(&acting_servers()));
+    let agents = [(); 2].map(|()| stage.agent(&servers));
+    let through = [0, 1].map(|index: usize| agents[index].address().to_string());
+    acts(&stage, &servers[0], [&through[0], &through[1]]);
+    for probe in agents.iter().map(Agent::probe).chain(servers.iter().map(NameServer::probe)) {
+        let whole = poll_until(SOON, || {
+            let route = probe.route("Acting")?;
+            (route.queues.get(GROUP)?.0 == 6 && route.addresses.get(GROUP)?.len() == 2).then_some(())
+        });
+        assert!(whole.is_some(), "the route is {:?}", probe.route("Acting"));
+    }
+}
+
+fn acting_servers() -> Settings {
+    Settings::new().with("supportActingMaster", "true").with("notifyMinBrokerIdChanged", "true")
+}
+
+/// A master and a slave with the name servers given to each, seen at `server`.
+fn acts(stage: &Stage, server: &NameServer, name_servers: [&str; 2]) {
     let acting =
         Settings::new().with("enableSlaveActingMaster", "true").with("compatibleWithOldNameSrv", "false");
-    let (mut master, mut slave) = pair(&stage, Version::V5, &name_servers, &acting);
-    stage.wait_for_members(&server, CLUSTER, GROUP, &[(0, &master), (1, &slave)]);
+    let (mut master, mut slave) = pair(stage, Version::V5, name_servers, &acting);
+    stage.wait_for_members(server, CLUSTER, GROUP, &[(0, &master), (1, &slave)]);
     let mut admin = stage.mqadmin(Version::V5);
-    stage.create_topic(&mut admin, &server, CLUSTER, "Acting");
-    stage.wait_for_route(&server, "Acting", "names both", SOON, |route| {
+    stage.create_topic(&mut admin, server, CLUSTER, "Acting");
+    stage.wait_for_route(server, "Acting", "names both", SOON, |route| {
         route.addresses.get(GROUP).is_some_and(|ids| ids.len() == 2)
     });
 
     stage.story.timed("the master dies by kill -9", || master.kill());
     let slave_address = slave.address().to_string();
     let (route, took) =
-        stage.wait_for_route(&server, "Acting", "shows the slave at id 0", NEXT_REGISTRATION, |route| {
+        stage.wait_for_route(server, "Acting", "shows the slave at id 0", NEXT_REGISTRATION, |route| {
             route
                 .addresses
                 .get(GROUP)
@@ -91,22 +146,22 @@ fn an_acting_master_serves_and_is_told() {
         });
     assert_eq!(route.queues[GROUP].0, 4, "an acting master can only be read");
     assert!(!stage.program.is_waypost() || took <= GONE_AFTER_KILL, "off the route after {took:?}");
-    stage.wait_for_members(&server, CLUSTER, GROUP, &[(1, &slave)]);
-    told(&stage, &mut slave, 1);
+    stage.wait_for_members(server, CLUSTER, GROUP, &[(1, &slave)]);
+    told(stage, &mut slave, 1);
 
     stage.story.timed("the master starts again", || master.start_again()).0.expect("a broker");
-    stage.wait_for_members(&server, CLUSTER, GROUP, &[(0, &master), (1, &slave)]);
-    let (route, _) =
-        stage.wait_for_route(&server, "Acting", "shows both again", NEXT_REGISTRATION, |route| {
-            route.addresses.get(GROUP).is_some_and(|ids| ids.len() == 2)
-        });
+    stage.wait_for_members(server, CLUSTER, GROUP, &[(0, &master), (1, &slave)]);
+    let (route, _) = stage.wait_for_route(server, "Acting", "shows both again", NEXT_REGISTRATION, |route| {
+        route.addresses.get(GROUP).is_some_and(|ids| ids.len() == 2)
+    });
     assert_eq!(route.queues[GROUP].0, 6, "the master can be written again");
-    told(&stage, &mut slave, 0);
+    told(stage, &mut slave, 0);
 }
 
 /// Master and slave of one group.
-fn pair(stage: &Stage, version: Version, name_servers: &str, extra: &Settings) -> (JavaPeer, JavaPeer) {
-    let start = |id, role: &str| {
+fn pair(stage: &Stage, version: Version, name_servers: [&str; 2], extra: &Settings) -> (JavaPeer, JavaPeer) {
+    let start = |id: u32, role: &str| {
+        let name_servers = name_servers[id as usize];
         let identity = Broker { cluster: CLUSTER, name: GROUP, id, name_servers };
         let mut settings = extra.clone();
         settings.set("brokerRole", role);

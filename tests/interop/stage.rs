@@ -1,8 +1,10 @@
 //! What every scenario starts with.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use waypost_testkit::agent::Agent;
 use waypost_testkit::peers::{
     Broker, JavaPeer, Mqadmin, NameServer, Program, Route, Settings, Story, Version, Workshop,
     broker_settings, poll_until, tools_present,
@@ -46,6 +48,13 @@ impl Stage {
             .timed(what, || NameServer::start(&self.workshop, &self.program, settings))
             .0
             .expect("a name server")
+    }
+
+    /// An agent for `servers`. It is ours whatever the name servers are.
+    pub(crate) fn agent(&self, servers: &[NameServer]) -> Agent {
+        let list: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+        let binary = Path::new(env!("CARGO_BIN_EXE_waypost"));
+        self.story.timed("the agent is ready", || Agent::start(binary, &list.join(";"))).0
     }
 
     /// A broker with `extra` settings, ready.
