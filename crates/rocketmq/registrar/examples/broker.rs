@@ -1,7 +1,7 @@
 //! A broker that only registers: `cargo run -p waypost-rocketmq-registrar --example broker -- 127.0.0.1:9876`
 //!
-//! It adds a topic after three seconds, prints how the servers stand whenever that changes, and says goodbye after
-//! ten seconds, or as many as a second argument says.
+//! It adds a topic after three seconds, prints how the servers stand whenever that changes, and says goodbye
+//! after ten seconds, or as many as a second argument says.
 
 use std::error::Error;
 use std::time::Duration;

@@ -80,7 +80,8 @@ impl Announcement {
         }
     }
 
-    /// The topics that brokers have for themselves: named after their cluster and their name (7 = all but priority).
+    /// The topics that brokers have for themselves: named after their cluster and their name (7 = all but
+    /// priority).
     pub(crate) fn own_topics(&self) -> Vec<Topic> {
         if !self.form.own_topics {
             return Vec::new();
@@ -89,10 +90,10 @@ impl Announcement {
         vec![own(&self.identity.cluster, 16), own(&self.identity.broker, 1)]
     }
 
-    /// The whole table, in `parts` or in one piece. Servers of 4.x need it in one piece: they ignore what comes with
-    /// a version that they have. Newer ones get parts, although only one unless that is configured. The first
-    /// part never has exactly one topic: servers of 5.x refuse that from a broker that they do not know (C7), so an
-    /// empty one goes before it.
+    /// The whole table, in `parts` or in one piece. Servers of 4.x need it in one piece: they ignore what
+    /// comes with a version that they have. Newer ones get parts, although only one unless that is
+    /// configured. The first part never has exactly one topic: servers of 5.x refuse that from a broker that
+    /// they do not know (part C 7), so an empty one goes before it.
     pub(crate) fn whole(&self, compressed: bool, parts: bool) -> Arc<[Part]> {
         self.encoded(None, compressed, parts)
     }
@@ -135,7 +136,7 @@ impl Announcement {
             .iter()
             .enumerate()
             .map(|(index, chunk)| {
-                // Mappings go with the last part (C5); their table is additive, too.
+                // Mappings go with the last part (part C 5); their table is additive, too.
                 let mapped = if index == last { topics } else { &[] };
                 self.part(chunk, mapped, compressed)
             })
@@ -174,7 +175,7 @@ impl Announcement {
         }
     }
 
-    /// A broker that may not be read or written lends its topics no more than it has (C5).
+    /// A broker that may not be read or written lends its topics no more than it has (part C 5).
     const fn permission(&self, topic: &Topic) -> i32 {
         if self.form.permission & READ_WRITE == READ_WRITE {
             topic.permission
@@ -193,7 +194,7 @@ impl Announcement {
         ]
     }
 
-    /// 103 with one part of the table (C7).
+    /// 103 with one part of the table (part C 7).
     pub(crate) fn registration(&self, id: u64, part: &Part, compressed: bool) -> Outgoing {
         let mut ext = self.names(id);
         ext.push(("haServerAddr", self.identity.announced_ha_address()));
@@ -209,7 +210,7 @@ impl Announcement {
         Outgoing { code: request::REGISTER_BROKER, ext, body: part.body.clone(), oneway: false }
     }
 
-    /// 217 with one topic (C10).
+    /// 217 with one topic (part C 10).
     pub(crate) fn single_topic(&self, topic: &Topic) -> Outgoing {
         let route = TopicRouteData {
             queue_datas: vec![QueueData {
@@ -231,14 +232,14 @@ impl Announcement {
         }
     }
 
-    /// 322 with the version that the server should have (C6); one-way it is a heartbeat (C11).
+    /// 322 with the version that the server should have (part C 6); one-way it is a heartbeat (part C 11).
     pub(crate) fn version_query(&self, id: u64, version: DataVersion, oneway: bool) -> Outgoing {
         let mut body = Vec::new();
         version.encode(&mut body);
         Outgoing { code: request::QUERY_DATA_VERSION, ext: self.names(id), body: body.into(), oneway }
     }
 
-    /// The heartbeat (C11). 904 carries no id.
+    /// The heartbeat (part C 11). 904 carries no id.
     pub(crate) fn heartbeat(&self, with: Beat, id: u64, version: DataVersion) -> Outgoing {
         match with {
             Beat::DataVersion => self.version_query(id, version, true),
@@ -250,7 +251,7 @@ impl Announcement {
         }
     }
 
-    /// 104 (C12).
+    /// 104 (part C 12).
     pub(crate) fn goodbye(&self, id: u64) -> Outgoing {
         let ext = self.names(id);
         Outgoing { code: request::UNREGISTER_BROKER, ext, body: Bytes::new(), oneway: false }

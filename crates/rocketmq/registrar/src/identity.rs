@@ -6,7 +6,7 @@ use waypost_net::address::{AddressList, Host, HostPort};
 
 use crate::error::IdentityError;
 
-/// What a broker says of itself in every request (C1).
+/// What a broker says of itself in every request (part C 1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The cluster (`brokerClusterName`).
@@ -15,8 +15,8 @@ pub struct Identity {
     pub broker: String,
     /// Where clients find this broker (`brokerIP1:listenPort`).
     pub address: HostPort,
-    /// Where slaves fetch from (`brokerIP2:haListenPort`); [`Identity::address`] with the next port if `None`,
-    /// as brokers have it.
+    /// Where slaves fetch from (`brokerIP2:haListenPort`); [`Identity::address`] with the next port if
+    /// `None`, as brokers have it.
     pub ha_address: Option<HostPort>,
     /// The zone (`__ZONE_NAME`), if the broker has one.
     pub zone: Option<String>,
@@ -25,8 +25,8 @@ pub struct Identity {
 /// What this member of its broker group is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Not known yet, or not any more: nothing is registered, and what was registered is taken back. A member that
-    /// took id 0 before it knows its role would push the living master out of the routes (A5).
+    /// Not known yet, or not any more: nothing is registered, and what was registered is taken back. A member
+    /// that took id 0 before it knows its role would push the living master out of the routes (A5).
     Undecided,
     /// The master, id 0.
     Master,
@@ -68,8 +68,8 @@ impl Identity {
         check_role(role)
     }
 
-    /// Refuses an address that clients on other machines cannot reach, unless `servers` are on this machine, too.
-    /// `None` stands for servers that are not known yet: they count as remote.
+    /// Refuses an address that clients on other machines cannot reach, unless `servers` are on this machine,
+    /// too. `None` stands for servers that are not known yet: they count as remote.
     pub(crate) fn check_reachable(&self, servers: Option<&AddressList>) -> Result<(), IdentityError> {
         let address = self.address.clone();
         if address.port == 0 {

@@ -24,8 +24,9 @@ use crate::lease::{Lease, LinkId, Step, Ticket};
 use crate::shared::{Seen, Shared};
 use crate::state::{Farewell, FarewellOutcome, Phase};
 
-/// The end of patience with an answer; the connection is closed then. So long, because closing takes the broker
-/// off the routes of a server that may still be serving it; the lease asks over a second connection long before.
+/// The end of patience with an answer; the connection is closed then. So long, because closing takes the
+/// broker off the routes of a server that may still be serving it; the lease asks over a second connection
+/// long before.
 const CALL_LIMIT: Duration = Duration::from_secs(600);
 
 /// Keeps one lease.

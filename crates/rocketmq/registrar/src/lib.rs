@@ -1,12 +1,12 @@
 //! Registers a RocketMQ broker with every name server and keeps it registered.
 //!
-//! Each server has a lease of its own: one that hangs delays no other and never the caller. It is registered at
-//! once when it is new, restarted or has forgotten the broker, hears of topics 50 ms after they change, and is told
-//! goodbye when the broker leaves. All of that happens on a thread of its own, so that a busy application does not
-//! lose its leases.
+//! Each server has a lease of its own: one that hangs delays no other and never the caller. It is registered
+//! at once when it is new, restarted or has forgotten the broker, hears of topics 50 ms after they change,
+//! and is told goodbye when the broker leaves. All of that happens on a thread of its own, so that a busy
+//! application does not lose its leases.
 //!
-//! It refuses to serve: it knows nothing of messages, clients or slaves, installs no signal handler, and sends
-//! nothing when it is dropped ([`Registrar::close`] says goodbye).
+//! It refuses to serve: it knows nothing of messages, clients or slaves, installs no signal handler, and
+//! sends nothing when it is dropped ([`Registrar::close`] says goodbye).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -24,14 +24,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Wire formats, codes and periods are those of brokers (C4 to C12; `docs/behaviour.md` explains the numbers), when
-//! and to whom things are sent is its own.
+//! Wire formats, codes and periods are those of brokers (part C 4 to 12; `docs/behaviour.md` explains the
+//! numbers), when and to whom things are sent is its own.
 //!
 //! Invariants:
 //!
 //! 1. What waits for a server is that server's task, never a lock, a caller or another server.
 //! 2. A server that answers holds the current topics, or is sent what it lacks.
-//! 3. No connection is closed over which a server keeps the broker on its routes, until it does over another one.
+//! 3. No connection is closed over which a server keeps the broker on its routes, until it does over another
+//!    one.
 //! 4. At most one registration is under way to a server.
 //! 5. Id 0 is announced only by [`Role::Master`].
 

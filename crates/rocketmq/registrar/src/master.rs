@@ -6,10 +6,11 @@ use std::time::Duration;
 use waypost_net::clock::Millis;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
 
-/// How long the word of a server that does not answer any more counts: as long as servers keep a silent broker.
+/// How long the word of a server that does not answer any more counts: as long as servers keep a silent
+/// broker.
 const WORD_KEPT: Duration = Duration::from_secs(120);
 
-/// The master of a slave's group, as a name server told it (C8).
+/// The master of a slave's group, as a name server told it (part C 8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Master {
     /// The master's address (`masterAddr`).
@@ -20,8 +21,8 @@ pub struct Master {
 
 /// What each server said last.
 ///
-/// Brokers take the word of whichever server answers first, and stop syncing when that one has just been restarted
-/// and does not know the master yet. Here, in this order:
+/// Brokers take the word of whichever server answers first, and stop syncing when that one has just been
+/// restarted and does not know the master yet. Here, in this order:
 ///
 /// 1. a server that holds the lease and names a master: of several, the one whose word changed last;
 /// 2. a server that is silent or away now and named one less than 120 s ago, likewise;

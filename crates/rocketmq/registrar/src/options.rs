@@ -8,7 +8,7 @@ use waypost_rocketmq_remoting::source::Source;
 use crate::identity::{Identity, Role};
 use crate::topics::Topic;
 
-/// The shortest and the longest period of registrations (C1).
+/// The shortest and the longest period of registrations (part C 1).
 const PERIOD_MIN: Duration = Duration::from_secs(10);
 const PERIOD_MAX: Duration = Duration::from_secs(60);
 
@@ -53,19 +53,19 @@ impl Options {
     }
 }
 
-/// When a registrar speaks to a server (C1, C4, C11).
+/// When a registrar speaks to a server (part C 1, part C 4, part C 11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// From one registration to the next. Default 30 s, held between 10 and 60 s.
     pub period: Duration,
-    /// From the first registration on a connection to the second, at most; half of it at least, so that brokers
-    /// that met a new server together do not come together for ever. Default 10 s.
+    /// From the first registration on a connection to the second, at most; half of it at least, so that
+    /// brokers that met a new server together do not come together for ever. Default 10 s.
     pub first_delay: Duration,
     /// Whether the registration is repeated at each period even if the server says that it has it
     /// (`forceRegister`). Default true.
     pub force: bool,
-    /// How often a server is asked (322, with an answer) which version it has: so one that forgot the broker is
-    /// noticed before the period is over. Zero: never. Default 5 s.
+    /// How often a server is asked (322, with an answer) which version it has: so one that forgot the broker
+    /// is noticed before the period is over. Zero: never. Default 5 s.
     pub check: Duration,
     /// Heartbeats of brokers with acting masters. Default: none.
     pub acting_master: Option<ActingMaster>,
@@ -90,7 +90,7 @@ impl Timing {
     }
 }
 
-/// Heartbeats to name servers (C11), for brokers whose slaves may act as master.
+/// Heartbeats to name servers (part C 11), for brokers whose slaves may act as master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ActingMaster {
     /// From one heartbeat to the next. Default 1 s; at least 100 ms.
@@ -116,7 +116,7 @@ pub enum Beat {
     Heartbeat,
 }
 
-/// How a registration is made (C5, C7, C9, C10).
+/// How a registration is made (part C 5, part C 7, part C 9, part C 10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
     /// What the broker as a whole permits: without 4 or 2, each topic's permission is masked. Default 6.
@@ -125,10 +125,12 @@ pub struct Form {
     pub state_version: i64,
     /// Announce the topics named after cluster and broker, as brokers do. Default true.
     pub own_topics: bool,
-    /// Send a change as a table of the changed topics only; else as the whole table. Default true. Turn it off for
-    /// Java servers with `deleteTopicWithBrokerRegistration=true`: they take what is not listed for deleted.
+    /// Send a change as a table of the changed topics only; else as the whole table. Default true. Turn it
+    /// off for Java servers with `deleteTopicWithBrokerRegistration=true`: they take what is not listed for
+    /// deleted.
     pub incremental: bool,
-    /// Send a change topic by topic (217) instead. Servers below 5.0 do not know it and get a table. Default false.
+    /// Send a change topic by topic (217) instead. Servers below 5.0 do not know it and get a table. Default
+    /// false.
     pub single_topic: bool,
     /// Send the whole table in parts of so many topics, at least 2 (`splitRegistrationSize`, in brokers 800).
     /// Default: `None`, in one piece.

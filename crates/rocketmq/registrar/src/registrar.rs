@@ -31,15 +31,16 @@ use crate::shared::Shared;
 use crate::state::{Farewell, FarewellOutcome, Phase, ServerState};
 use crate::topics::Topic;
 
-/// How long a server that was taken off the list may take to answer the goodbye (C12).
+/// How long a server that was taken off the list may take to answer the goodbye (part C 12).
 const REMOVED_LIMIT: Duration = Duration::from_secs(3);
 /// How long connections may take to close at the end.
 const END_LIMIT: Duration = Duration::from_millis(200);
 
 /// Keeps a broker registered with all name servers, from a thread of its own.
 ///
-/// Methods that are not `async` never wait for a server. Dropping it closes the connections and sends nothing:
-/// servers take the broker off their routes when they see that; [`Registrar::close`] says goodbye first.
+/// Methods that are not `async` never wait for a server. Dropping it closes the connections and sends
+/// nothing: servers take the broker off their routes when they see that; [`Registrar::close`] says goodbye
+/// first.
 #[derive(Debug)]
 pub struct Registrar {
     shared: Arc<Shared>,
@@ -135,8 +136,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Removes a topic from what is announced; returns whether it was there. Servers keep what they know of it
-    /// unless they are told to delete it (216) or `deleteTopicWithBrokerRegistration` is set there.
+    /// Removes a topic from what is announced; returns whether it was there. Servers keep what they know of
+    /// it unless they are told to delete it (216) or `deleteTopicWithBrokerRegistration` is set there.
     pub fn remove_topic(&self, name: &str) -> bool {
         self.shared.change(|broker, now, wall| broker.topics.remove(name, now, wall))
     }
@@ -154,7 +155,7 @@ impl Registrar {
     }
 
     /// Changes what the broker as a whole permits (6 read and write, 4 read, 2 write); every server gets
-    /// everything again (C9).
+    /// everything again (part C 9).
     pub fn set_permission(&self, permission: i32) {
         self.shared.change(|broker, now, wall| {
             let changed = std::mem::replace(&mut broker.form.permission, permission) != permission;
@@ -167,7 +168,8 @@ impl Registrar {
 
     // ---- role
 
-    /// Changes the role: every server gets everything again, under the new id. [`Role::Undecided`] unregisters.
+    /// Changes the role: every server gets everything again, under the new id. [`Role::Undecided`]
+    /// unregisters.
     ///
     /// # Errors
     ///
@@ -203,8 +205,8 @@ impl Registrar {
         MasterWatch { master: self.shared.subscribe_master() }
     }
 
-    /// The order configuration that servers returned: topic to `broker-a:8;broker-b:8` (C8). Topics of this broker
-    /// that are in it are marked as ordered by themselves.
+    /// The order configuration that servers returned: topic to `broker-a:8;broker-b:8` (part C 8). Topics of
+    /// this broker that are in it are marked as ordered by themselves.
     #[must_use]
     pub fn order_topics(&self) -> BTreeMap<String, String> {
         self.shared.orders()
@@ -212,8 +214,8 @@ impl Registrar {
 
     // ---- servers
 
-    /// Replaces the list of servers: new ones get everything at once, those that are gone are told goodbye. An empty
-    /// list is ignored.
+    /// Replaces the list of servers: new ones get everything at once, those that are gone are told goodbye.
+    /// An empty list is ignored.
     ///
     /// # Errors
     ///
@@ -268,8 +270,8 @@ impl Registrar {
         if registered { Ok(states) } else { Err(NotRegistered::new(limit, states)) }
     }
 
-    /// Unregisters from all servers at once and ends the registrar; waits at most `limit`. Returns what each said.
-    /// A second call returns nothing. Cancel safe: the registrar ends all the same.
+    /// Unregisters from all servers at once and ends the registrar; waits at most `limit`. Returns what each
+    /// said. A second call returns nothing. Cancel safe: the registrar ends all the same.
     pub async fn close(&self, limit: Duration) -> Vec<Farewell> {
         let (said, hear) = oneshot::channel();
         let closing = Closing { deadline: self.shared.clock.now().after(limit), said };
@@ -314,8 +316,8 @@ impl MasterWatch {
         self.master.borrow_and_update().clone()
     }
 
-    /// Waits until the master is another one than the last seen; `None` inside if nobody is known any more, outside
-    /// if the registrar has ended. Cancel safe.
+    /// Waits until the master is another one than the last seen; `None` inside if nobody is known any more,
+    /// outside if the registrar has ended. Cancel safe.
     pub async fn changed(&mut self) -> Option<Option<Master>> {
         self.master.changed().await.ok()?;
         Some(self.current())

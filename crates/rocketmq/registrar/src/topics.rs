@@ -12,8 +12,8 @@ use crate::error::TopicError;
 /// The longest name of a topic, in bytes. Brokers allow 127 characters.
 const NAME_MAX: usize = 255;
 
-/// Changes within this time are sent together: a tool that creates topics one by one, or a program that makes its
-/// topics at start, is one registration to each server and not hundreds.
+/// Changes within this time are sent together: a tool that creates topics one by one, or a program that makes
+/// its topics at start, is one registration to each server and not hundreds.
 pub const COALESCE: Duration = Duration::from_millis(50);
 
 /// A topic as this broker has it.
@@ -87,7 +87,8 @@ struct Entry {
 }
 
 impl TopicTable {
-    /// An empty table. Its version is later than any of an earlier life of this broker, if the time of day is.
+    /// An empty table. Its version is later than any of an earlier life of this broker, if the time of day
+    /// is.
     pub(crate) const fn new(state_version: i64, wall: i64) -> Self {
         Self {
             topics: BTreeMap::new(),
@@ -98,7 +99,8 @@ impl TopicTable {
         }
     }
 
-    /// Adds or replaces topics; what is equal to what is there changes nothing (C9). Returns whether anything did.
+    /// Adds or replaces topics; what is equal to what is there changes nothing (part C 9). Returns whether
+    /// anything did.
     pub(crate) fn set(&mut self, topics: impl IntoIterator<Item = Topic>, now: Millis, wall: i64) -> bool {
         let mut changed = false;
         for topic in topics {
@@ -115,7 +117,7 @@ impl TopicTable {
         changed
     }
 
-    /// Removes a topic; servers hear of it by the next whole table (C9).
+    /// Removes a topic; servers hear of it by the next whole table (part C 9).
     pub(crate) fn remove(&mut self, name: &str, now: Millis, wall: i64) -> bool {
         let removed = self.topics.remove(name).is_some();
         if removed {
@@ -125,7 +127,7 @@ impl TopicTable {
         removed
     }
 
-    /// Marks as ordered what a server's order configuration names. Nothing is ever unmarked (C8).
+    /// Marks as ordered what a server's order configuration names. Nothing is ever unmarked (part C 8).
     pub(crate) fn mark_ordered<'a>(
         &mut self,
         names: impl Iterator<Item = &'a str>,
@@ -149,7 +151,8 @@ impl TopicTable {
     fn advance(&mut self, now: Millis, wall: i64) {
         self.revision += 1;
         self.version.counter += 1;
-        // The time of day may go back; two contents must not share a version all the same, the counter sees to it.
+        // The time of day may go back; two contents must not share a version all the same, the counter sees
+        // to it.
         self.version.timestamp = wall.max(self.version.timestamp);
         if now >= self.settles_at {
             self.settles_at = now.after(COALESCE);

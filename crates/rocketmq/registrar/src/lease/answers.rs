@@ -62,7 +62,8 @@ impl Lease {
         self.holds = None;
         match work {
             Some(Work::Table { compressed: true, .. }) => {
-                // A server that cannot read it takes plain JSON; one that refuses for another reason says it again.
+                // A server that cannot read it takes plain JSON; one that refuses for another reason says it
+                // again.
                 self.plain_only = true;
                 self.note_refusal(name, answer, std::time::Duration::ZERO, now);
             }
@@ -119,7 +120,7 @@ impl Lease {
             self.no_query = true;
             self.check_at = NEVER;
         } else {
-            // Not a vote (C6); the period goes on.
+            // Not a vote (part C 6); the period goes on.
             self.note_refusal(name, answer, std::time::Duration::ZERO, now);
         }
     }
@@ -160,7 +161,7 @@ impl Lease {
         }
     }
 
-    /// The master and the order configuration (C8).
+    /// The master and the order configuration (part C 8).
     fn hear(&mut self, answer: &Answer, broker: &Announcement) {
         if matches!(broker.role, Role::Slave(_)) {
             let field = |name| answer.field(name).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -183,7 +184,8 @@ impl Lease {
     }
 }
 
-/// Whether the server has another version than it was asked about (C6). Servers of 4.x keep no `stateVersion`.
+/// Whether the server has another version than it was asked about (part C 6). Servers of 4.x keep no
+/// `stateVersion`.
 fn differs(asked: DataVersion, answer: &Answer) -> bool {
     if !answer.field("changed").is_some_and(|changed| changed.eq_ignore_ascii_case("false")) {
         return true;

@@ -10,8 +10,8 @@ use super::{Kind, Lease, LinkId, SILENT_AFTER, Step, Ticket};
 use crate::announcement::Announcement;
 use crate::error::LeaseError;
 
-/// How long a connection may take to open. Short, because a lost SYN is repeated by the system after a second only,
-/// and a server that comes back should be found within one.
+/// How long a connection may take to open. Short, because a lost SYN is repeated by the system after a second
+/// only, and a server that comes back should be found within one.
 const OPEN_LIMIT: Duration = Duration::from_millis(900);
 /// Every fourth attempt is for servers that are far away or slow to encrypt.
 const PATIENT_OPEN_LIMIT: Duration = Duration::from_secs(2);
@@ -19,12 +19,12 @@ const PATIENT_EVERY: u32 = 4;
 /// Pauses between attempts to open, with a fifth of jitter.
 const OPEN_PAUSE_MIN: Duration = Duration::from_millis(50);
 const OPEN_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// How long a challenger waits for its answer, at first and at most: each that a hung server has accepted waits in
-/// its queue, so they must become rare.
+/// How long a challenger waits for its answer, at first and at most: each that a hung server has accepted
+/// waits in its queue, so they must become rare.
 const CHALLENGE_MIN: Duration = Duration::from_secs(3);
 const CHALLENGE_MAX: Duration = Duration::from_secs(30);
-/// How long a connection that was given up is kept for the answer to a registration. The system gives up sending
-/// before that.
+/// How long a connection that was given up is kept for the answer to a registration. The system gives up
+/// sending before that.
 const RETIRED_KEPT: Duration = Duration::from_secs(60);
 
 /// The connection in use.
@@ -201,8 +201,8 @@ impl Lease {
         self.challenge_at = now.after(self.jitter(OPEN_PAUSE_MAX, 0.8, 1.2));
     }
 
-    /// The challenger was answered before the connection in use: it takes over. What it said does not matter, the
-    /// server gets everything over it.
+    /// The challenger was answered before the connection in use: it takes over. What it said does not matter,
+    /// the server gets everything over it.
     pub(super) fn promote_challenger(&mut self, now: Millis) {
         let Some(challenger) = self.challenger.take() else { return };
         let awaits =

@@ -3,17 +3,19 @@
 //! A state machine without IO: [`Lease::next`] says what to do now, the events say what came of it. Rules:
 //!
 //! 1. One request that wants an answer is under way at a time, and one whole registration at most.
-//! 2. A connection that is new gets the whole table. So does a server that says, when it is asked for the version,
-//!    that it has another or none (C6), one that refused a change, and all after the process stood still.
+//! 2. A connection that is new gets the whole table. So does a server that says, when it is asked for the
+//!    version, that it has another or none (part C 6), one that refused a change, and all after the process
+//!    stood still.
 //! 3. Otherwise a server gets what changed since the revision that it has.
 //! 4. A connection is opened again at once when it ends, then with growing pauses of half a second at most.
-//! 5. A server that leaves a request unanswered for 3 s is asked over a second connection (the challenger), by a
-//!    query that changes nothing. The first connection stays: closing it takes the broker off that server's routes,
-//!    and a server that is slow or behind a bad network may still answer. Only if the challenger is answered first,
-//!    it takes over: it registers, then the first connection is closed.
-//! 6. A connection that is given up while a registration waits on it is kept until that is answered and the broker
-//!    has registered once more over the newer one: the late registration moves the server's binding back to the old
-//!    connection, whose end would then remove the broker.
+//! 5. A server that leaves a request unanswered for 3 s is asked over a second connection (the challenger),
+//!    by a query that changes nothing. The first connection stays: closing it takes the broker off that
+//!    server's routes, and a server that is slow or behind a bad network may still answer. Only if the
+//!    challenger is answered first, it takes over: it registers, then the first connection is closed.
+//! 6. A connection that is given up while a registration waits on it is kept until that is answered and the
+//!    broker has registered once more over the newer one: the late registration moves the server's binding
+//!    back to the old connection, whose end would then remove the broker.
+//! 7. Servers of 4.x get whole tables in one piece only. They ignore what comes with a version that they have.
 
 mod answers;
 mod links;
@@ -47,7 +49,8 @@ pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(3);
 const BEATS_END_AFTER: Duration = Duration::from_secs(30);
 /// The longest time until the lease looks at the clock again; standing still is noticed by it.
 const TICK: Duration = Duration::from_secs(1);
-/// The first question after a registration on a new connection: late ends of older ones have done their harm then.
+/// The first question after a registration on a new connection: late ends of older ones have done their harm
+/// then.
 const FIRST_CHECK: Duration = Duration::from_secs(1);
 /// A slave that knows no master asks again so soon: the shortest period of registrations.
 const MASTERLESS_PERIOD: Duration = Duration::from_secs(10);
@@ -384,7 +387,7 @@ impl Lease {
         if let Some((request, kind)) = self.next_part(broker, id) {
             return self.ask(link, request, kind, now);
         }
-        // A period that is only a question (C6), and the questions between periods.
+        // A period that is only a question (part C 6), and the questions between periods.
         let due = self.check_at.min(if self.repeats(broker) { NEVER } else { self.period_at });
         if let Some(holds) = self.holds
             && now >= due
@@ -409,8 +412,8 @@ impl Lease {
         broker.timing.force || self.no_query
     }
 
-    /// Whether the server's version must be learnt before it gets a table: a first part would spoil the whole for
-    /// servers of 4.x.
+    /// Whether the server's version must be learnt before it gets a table: a first part would spoil the whole
+    /// for servers of 4.x.
     fn must_meet(&self, broker: &Announcement) -> bool {
         !self.met && broker.whole(self.compresses(broker), true).len() > 1
     }
@@ -419,8 +422,8 @@ impl Lease {
         broker.form.compressed && !self.plain_only
     }
 
-    /// Which registration is due. Servers of 4.x get whole tables only: they take a change from a broker that they
-    /// have forgotten, and then the rest, which has the same version, never (A4).
+    /// Which registration is due. Servers of 4.x get whole tables only: they take a change from a broker that
+    /// they have forgotten, and then the rest, which has the same version, never (A4).
     fn plan(&mut self, broker: &Announcement, now: Millis) -> Option<Work> {
         let (topics, form) = (&broker.topics, &broker.form);
         let target = Target {
@@ -513,8 +516,9 @@ impl Lease {
 
     // ---- starting over
 
-    /// The process stood still: servers may have dropped the broker, and what waits may be answered never. Whoever
-    /// still has a connection gets everything at once; a connection that has ended meanwhile says so right after.
+    /// The process stood still: servers may have dropped the broker, and what waits may be answered never.
+    /// Whoever still has a connection gets everything at once; a connection that has ended meanwhile says so
+    /// right after.
     fn thaw(&mut self, now: Millis) {
         tracing::info!(server = %self.server, "the process stood still, registering again");
         self.start_over(now);

@@ -539,8 +539,8 @@ fn leaving_a_server_that_was_never_reached_is_over_at_once() {
     assert_eq!(world.lease.farewell(), Some(&FarewellOutcome::NotRegistered));
 }
 
-/// Whatever the network does for up to 25 s, a server that runs never takes the broker off its routes, because no
-/// connection is closed that it counts on; and once all is calm it has what is current.
+/// Whatever the network does for up to 25 s, a server that runs never takes the broker off its routes,
+/// because no connection is closed that it counts on; and once all is calm it has what is current.
 #[test]
 fn a_network_that_stalls_at_random_never_takes_the_broker_off_the_routes() {
     for seed in 0..300 {
@@ -568,8 +568,8 @@ fn a_network_that_stalls_at_random_never_takes_the_broker_off_the_routes() {
     }
 }
 
-/// With servers that also restart, hang and forget, and roles that change: a second after the last fault is over
-/// (but for a stall) or the next question, the server is complete.
+/// With servers that also restart, hang and forget, and roles that change: a second after the last fault is
+/// over (but for a stall) or the next question, the server is complete.
 #[test]
 fn whatever_happened_a_server_that_runs_is_complete_soon_after() {
     for seed in 0..300 {
