@@ -174,6 +174,60 @@ impl Drop for Server {
     }
 }
 
+/// A command that goes on; killed on drop.
+pub(crate) struct Ongoing {
+    child: Child,
+    home: Scratch,
+}
+
+impl Ongoing {
+    /// Starts a command, words separated by blanks.
+    pub(crate) fn start(command: &str) -> Self {
+        let home = Scratch::new("ongoing");
+        let file = |name| File::create(home.path().join(name)).expect("a file");
+        let child = waypost()
+            .args(command.split(' ').filter(|word| !word.is_empty()))
+            .env("HOME", home.path())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .spawn()
+            .expect("the binary starts");
+        Self { child, home }
+    }
+
+    pub(crate) fn out(&self) -> String {
+        read(&self.home.path().join("stdout"))
+    }
+
+    pub(crate) fn err(&self) -> String {
+        read(&self.home.path().join("stderr"))
+    }
+
+    /// Waits until it has printed `part`.
+    pub(crate) fn wait_for(&self, part: &str) {
+        let seen = poll_until(DEADLINE, || self.out().contains(part).then_some(()));
+        assert!(seen.is_some(), "not printed: {part}\n{}\n{}", self.out(), self.err());
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the child lives");
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self, limit: Duration) -> ExitStatus {
+        let ended = poll_until(limit, || self.child.try_wait().expect("the child is ours"));
+        ended.unwrap_or_else(|| panic!("it does not end\n{}\n{}", self.out(), self.err()))
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// What a command printed and how it ended.
 pub(crate) struct Told {
     pub(crate) code: i32,

@@ -9,5 +9,7 @@ mod doctor;
 mod encryption;
 mod harness;
 mod questions;
+mod register;
 mod starting;
 mod stopping;
+mod watch;

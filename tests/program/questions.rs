@@ -137,7 +137,7 @@ fn wrong_usage_ends_with_code_2() {
 #[test]
 fn help_man_pages_and_completions_are_data() {
     for (command, part) in [
-        ("-h", "waypost serve --demo"),
+        ("-h", "waypost demo"),
         ("route --help", "--timeout"),
         ("man", ".TH waypost"),
         ("man kv put", "waypost\\-kv\\-put"),

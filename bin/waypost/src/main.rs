@@ -1,6 +1,7 @@
 //! The one binary: parse arguments and configuration, wire, run.
 
 mod configuration;
+mod demo;
 mod logs;
 mod ongoing;
 mod output;
@@ -18,6 +19,7 @@ use waypost_cli::{manual, register, render, watch};
 fn main() -> ExitCode {
     // A usage error ends here with code 2, help and version with 0.
     match Arguments::parse().command {
+        Command::Demo(arguments) => demo::demo(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
         Command::Remote(command) => report(ask(run(command))),
         Command::Watch(arguments) => ongoing::go_on(arguments.output.output, async |voice, stop| {

@@ -1,4 +1,4 @@
-//! `waypost serve`: the server, its admin side, the demo, and how they end.
+//! `waypost serve`: the server, its admin side, and how they end.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,12 +9,8 @@ use anyhow::Context as _;
 use sd_notify::NotifyState;
 use waypost_admin::Admin;
 use waypost_cli::arguments::ServeArguments;
-use waypost_cli::demo::{self, Demo};
 use waypost_cli::exit::Exit;
-use waypost_cli::live_table::DEFAULT_ADMIN_PORT;
 use waypost_cli::servers::DEFAULT_PORT;
-use waypost_net::address::HostPort;
-use waypost_net::clock::Clock;
 use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
 use waypost_net::watchdog::StallReport;
@@ -24,7 +20,7 @@ use waypost_rocketmq_nameserver::{NameServer, StartOptions};
 use crate::signals::{Signals, Stopping};
 use crate::{configuration, logs, output};
 
-/// How long what is not the server may take to end: brokers of the demo, readers of the admin side.
+/// How long readers of the admin side may take to end.
 const REST_LIMIT: Duration = Duration::from_millis(500);
 
 pub(crate) fn serve(arguments: ServeArguments) -> ExitCode {
@@ -72,7 +68,7 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
     let (bind_address, wanted_admin) = (listen.bind_address, listen.admin);
     let options = StartOptions { kv_from_backup: arguments.kv_from_backup, on_stall: Box::new(abort) };
     let server = NameServer::start(configuration, options)?;
-    let (admin_tasks, demo_tasks) = (Tasks::new(), Tasks::new());
+    let admin_tasks = Tasks::new();
     let admin = admin_listeners
         .map(|listeners| Admin::start(listeners, server.view(), server.addresses(), &admin_tasks));
     let local = local_address(server.addresses());
@@ -82,29 +78,16 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
         local.port()
     );
     describe(&mut text, &server, admin.as_ref(), wanted_admin);
-    if !arguments.demo {
-        let _ = writeln!(
-            text,
-            "next:   start brokers with namesrvAddr={local}, then `{} brokers{}`",
-            program(),
-            reach(local)
-        );
-    }
+    let _ = writeln!(
+        text,
+        "next:   start brokers with namesrvAddr={local}, then `{} brokers{}`",
+        program(),
+        reach(local)
+    );
     output::data(text.as_bytes());
     report_start(&server);
     // Without systemd there is nobody to notify.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-
-    if arguments.demo {
-        let told = start_demo(local, admin.as_ref(), &demo_tasks).await;
-        match told {
-            Ok(text) => output::data(text.as_bytes()),
-            Err(error) => {
-                server.shutdown().await;
-                return Err(error);
-            }
-        };
-    }
 
     let signal = signals.stopping().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
@@ -113,8 +96,6 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
         admin.note_stopping();
     }
     let stop = async {
-        demo_tasks.cancel();
-        demo_tasks.drain(REST_LIMIT).await;
         server.shutdown().await;
         admin_tasks.cancel();
         admin_tasks.drain(REST_LIMIT).await;
@@ -149,7 +130,7 @@ fn bind_admin(configuration: &Configuration) -> anyhow::Result<Option<Vec<Listen
     }
 }
 
-fn abort(report: &StallReport) {
+pub(crate) fn abort(report: &StallReport) {
     tracing::error!(%report, "no progress: the process aborts, so that clients leave it");
     logs::flush();
     std::process::abort();
@@ -196,22 +177,6 @@ fn report_start(server: &NameServer) {
     for dropped in &kv.dropped {
         tracing::warn!(entry = ?dropped, "entry of the KV file was not taken over");
     }
-}
-
-async fn start_demo(local: SocketAddr, admin: Option<&Admin>, tasks: &Tasks) -> anyhow::Result<String> {
-    let started = Demo::start(&HostPort::from(local), Clock::system().wall_millis(), tasks).await?;
-    let mut text = String::new();
-    for (name, address) in &started.brokers {
-        let _ = writeln!(
-            text,
-            "demo:   {name} of {} at {address} (simulated: stores no messages)",
-            demo::CLUSTER
-        );
-    }
-    let admin = admin.map(Admin::address).filter(|address| address.port() != DEFAULT_ADMIN_PORT);
-    let url = admin.map_or_else(String::new, |address| format!(" --admin http://{address}"));
-    let _ = writeln!(text, "next:   {} route {}{}{url}", program(), demo::TOPIC, reach(local));
-    Ok(text)
 }
 
 /// How this program was called, so that a command that is told can be typed as it stands.

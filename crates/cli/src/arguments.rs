@@ -12,7 +12,8 @@ use crate::servers::Servers;
 /// What a user sees at the end of `waypost -h`.
 const EXAMPLES: &str = "\
 Start here:
-  waypost serve --demo                a NameServer with two simulated brokers
+  waypost demo                        what it is about, in a minute
+  waypost serve                       a NameServer on port 9876
   waypost route TopicTest             where a topic lives
   waypost brokers -n \"a:9876;b:9876\"  who is registered, on any RocketMQ NameServer
 
@@ -33,6 +34,8 @@ pub struct Arguments {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
+    /// Watch a NameServer, brokers that come, go and fail, and a client, for a minute
+    Demo(DemoArguments),
     /// Run a NameServer, on port 9876 unless told otherwise
     Serve(ServeArguments),
     /// Commands that ask NameServers.
@@ -287,6 +290,14 @@ pub enum RemoteConfigCommand {
     },
 }
 
+/// How `demo` runs.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DemoArguments {
+    /// The same in ten seconds, for tests.
+    #[arg(long)]
+    pub fast: bool,
+}
+
 /// How `serve` runs.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
@@ -302,9 +313,6 @@ pub struct ServeArguments {
     /// Start with the backup of the key-value configuration, when its file is damaged.
     #[arg(long)]
     pub kv_from_backup: bool,
-    /// Also run two simulated brokers with a few topics, to look at.
-    #[arg(long)]
-    pub demo: bool,
 }
 
 /// What `watch` follows.

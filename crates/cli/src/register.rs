@@ -94,8 +94,8 @@ impl fmt::Display for Event {
             Self::Listens { broker, cluster, id, address, topics } => {
                 write!(
                     formatter,
-                    "{broker} of {cluster} (id {id}) listens on {address}, with {} topics",
-                    topics.len()
+                    "{broker} of {cluster} (id {id}) listens on {address}; topics: {}",
+                    topics.join(", ")
                 )
             }
             Self::Registration { broker, server, phase, reason: None } => {

@@ -36,12 +36,13 @@ impl Report {
     }
 
     /// Nothing to add: all was said while it went on.
-    pub(crate) fn done() -> Self {
+    #[must_use]
+    pub fn done() -> Self {
         Self::data(String::new())
     }
 
     /// It did not go well.
-    pub(crate) fn failed(exit: Exit, error: impl Into<String>) -> Self {
+    pub fn failed(exit: Exit, error: impl Into<String>) -> Self {
         Self { errors: vec![error.into()], exit, ..Self::done() }
     }
 
