@@ -41,6 +41,7 @@ pub mod address;
 pub mod budget;
 pub mod clock;
 pub mod dialer;
+pub mod durable;
 pub mod entrance;
 pub mod frame_pool;
 pub mod listener;

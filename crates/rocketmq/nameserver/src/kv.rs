@@ -23,7 +23,6 @@
 //! Invariants: the file parses at every moment, whenever the process is killed; it holds every
 //! change that was answered with success; the snapshot never holds what the file does not.
 
-pub(crate) mod durable;
 mod error;
 mod file;
 mod load;

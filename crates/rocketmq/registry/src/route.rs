@@ -115,17 +115,7 @@ impl Route {
     /// caller's dialect (spec 3.5, decision 8). Not kept.
     pub fn body_in_zone(&self, zone: &str, dialect: Dialect) -> Bytes {
         let mut data = self.data();
-        data.broker_datas.retain(|broker| {
-            let in_zone = broker.zone_name.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(zone));
-            let keep = !broker.broker_addrs.contains_key(&0) || in_zone;
-            if !keep {
-                data.queue_datas.retain(|queue| queue.broker_name != broker.broker_name);
-                for address in broker.broker_addrs.values() {
-                    data.filter_server_table.remove(address);
-                }
-            }
-            keep
-        });
+        data.keep_zone(zone);
         encode(&data, dialect)
     }
 

@@ -54,5 +54,6 @@ pub mod json;
 pub mod language;
 pub mod message;
 pub mod properties;
+pub mod route_query;
 mod utf8;
 pub mod version;

@@ -12,7 +12,7 @@ use super::error::{Warning, short};
 use super::setting::{self, Kind, Setting};
 use super::source::{Assigned, Layer, Source};
 use super::{Configuration, doubts, read};
-use crate::kv::durable;
+use waypost_net::durable;
 
 /// The keys that the original refuses whatever `configBlackList` says (spec 4.1).
 const ORIGINAL_BLACK_LIST: [&str; 4] = ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"];

@@ -4,10 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use waypost_net::durable;
+
+use super::KvOptions;
 use super::error::KvOpenError;
 use super::file::KvDamage;
 use super::snapshot::KvSnapshot;
-use super::{KvOptions, durable};
 
 /// An entry of the file that was not taken over.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,10 +9,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use waypost_net::clock::Clock;
 
+use waypost_net::durable;
+
 use super::error::{KvError, KvOpenError};
 use super::load::{KvReport, Loaded, backup_of, load};
 use super::snapshot::{KvChange, KvSnapshot};
-use super::{KvLimits, KvOptions, durable};
+use super::{KvLimits, KvOptions};
 use crate::audit::RateLimit;
 
 /// Changes that may wait for the disk. One takes milliseconds with those that wait beside it: so

@@ -72,6 +72,23 @@ impl TopicRouteData {
         out.push(b'}');
     }
 
+    /// Leaves out the brokers of other zones that have a master, with their queues and filter servers
+    /// (spec 3.5).
+    pub fn keep_zone(&mut self, zone: &str) {
+        let (queues, filter_servers) = (&mut self.queue_datas, &mut self.filter_server_table);
+        self.broker_datas.retain(|broker| {
+            let in_zone = broker.zone_name.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(zone));
+            let keep = !broker.broker_addrs.contains_key(&0) || in_zone;
+            if !keep {
+                queues.retain(|queue| queue.broker_name != broker.broker_name);
+                for address in broker.broker_addrs.values() {
+                    filter_servers.remove(address);
+                }
+            }
+            keep
+        });
+    }
+
     /// Decodes the JSON of either dialect; absent members are empty.
     ///
     /// # Errors

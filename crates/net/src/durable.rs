@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 ///
 /// What the system says, with the step and path. After an error in step 5 the file is new, but
 /// may not survive a power failure; after all others it is old.
-pub(crate) fn replace(path: &Path, content: &[u8], backup: Option<&Path>) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8], backup: Option<&Path>) -> io::Result<()> {
     let folder = folder_of(path);
     create_folders(folder)?;
     let temporary = temporary_of(path);
@@ -71,7 +71,7 @@ fn keep_as(path: &Path, backup: &Path) -> io::Result<()> {
 }
 
 /// The folder that `path` lies in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -87,7 +87,7 @@ fn temporary_of(path: &Path) -> PathBuf {
 }
 
 /// Removes temporary files that killed processes left beside `path`.
-pub(crate) fn remove_leftovers(path: &Path) {
+pub fn remove_leftovers(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
     let own = std::process::id();
@@ -129,11 +129,11 @@ fn explained(error: &io::Error, step: &str, path: &Path) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::scratch::Scratch;
+    use waypost_testkit::peers::Scratch;
 
     #[test]
     fn missing_folders_are_created() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::new("durable");
         let path = scratch.path().join("a/b/file");
         replace(&path, b"one", None).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_old_content_is_kept_as_backup() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::new("durable");
         let (path, backup) = (scratch.path().join("file"), scratch.path().join("file.bak"));
         replace(&path, b"one", Some(&backup)).unwrap();
         assert!(!backup.exists());
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn permissions_of_the_old_file_are_kept() {
         use std::os::unix::fs::PermissionsExt as _;
-        let scratch = Scratch::new();
+        let scratch = Scratch::new("durable");
         let path = scratch.path().join("file");
         fs::write(&path, b"one").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_step_the_path_and_the_user() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::new("durable");
         let blocker = scratch.path().join("file");
         fs::write(&blocker, b"no folder").unwrap();
         let error = replace(&blocker.join("sub/file"), b"x", None).unwrap_err().to_string();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn leftovers_of_dead_processes_are_removed_and_nothing_else() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::new("durable");
         let path = scratch.path().join("kvConfig.json");
         // The kernel's highest process id is below this number.
         let dead = scratch.path().join(".kvConfig.json.4294967294.tmp");
