@@ -148,8 +148,16 @@ fn canned_answer(length: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+    use crate::closed::{self, ClosedLoad};
     use crate::frame::{RouteQueries, VERSION_5_5_0};
+    use crate::names;
+    use waypost_rocketmq_load::error::LoadError;
 
     #[test]
     fn every_query_gets_one_answer_of_the_wanted_length() {
@@ -157,7 +165,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();
             let floor = Floor::new(listener, 1_035, edge).unwrap();
-            std::thread::spawn(move || floor.run());
+            thread::spawn(move || floor.run());
             let mut stream = TcpStream::connect(address).unwrap();
             let queries = RouteQueries::new(&["orders".to_owned()], VERSION_5_5_0, 500);
             for round in 1..=3 {
@@ -168,5 +176,59 @@ mod tests {
                 assert_eq!((counted.frames, counted.refused, counted.short), (round * 100, 0, 0));
             }
         }
+    }
+
+    fn load(connections: usize, depth: usize, whole_batches: bool, threads: usize) -> ClosedLoad {
+        let duration = Duration::from_millis(100);
+        ClosedLoad { connections, depth, whole_batches, threads, duration, shortest_answer: 900 }
+    }
+
+    #[test]
+    fn the_loop_drives_a_floor_without_a_wrong_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let floor = Floor::new(listener, 1_035, false).unwrap();
+        thread::spawn(move || floor.run());
+        let queries = Arc::new(RouteQueries::new(&names::topics(100), VERSION_5_5_0, 16));
+        for load in [load(4, 1, true, 1), load(4, 16, true, 1), load(4, 16, false, 2)] {
+            let measured = closed::run(&load, address, None, &queries).unwrap();
+            assert!(measured.answers > 100, "{load:?}: {measured:?}");
+            assert_eq!((measured.wrong, measured.latency), (0, None));
+        }
+    }
+
+    #[test]
+    fn a_watched_loop_takes_times_and_can_be_stopped() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let floor = Floor::new(listener, 1_035, false).unwrap();
+        thread::spawn(move || floor.run());
+        let queries = Arc::new(RouteQueries::new(&names::topics(100), VERSION_5_5_0, 16));
+        let mut told = Vec::new();
+        let mut note = |over| {
+            told.push(over);
+            ControlFlow::Continue(())
+        };
+        let measured = closed::run_watched(&load(4, 1, true, 1), address, &queries, &mut note).unwrap();
+        assert!(told.is_sorted() && told.last() == Some(&Duration::from_millis(100)), "{told:?}");
+        let latency = measured.latency.unwrap();
+        assert!(
+            latency.count > 100 && latency.p50_us > 0.0 && latency.max_us >= latency.p99_us,
+            "{latency:?}"
+        );
+        let mut give_up = |_| ControlFlow::Break(());
+        let stopped = closed::run_watched(&load(4, 1, true, 1), address, &queries, &mut give_up);
+        assert!(matches!(stopped, Err(LoadError::Stopped)), "{stopped:?}");
+    }
+
+    #[test]
+    fn short_answers_are_counted_as_wrong() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let floor = Floor::new(listener, 200, false).unwrap();
+        thread::spawn(move || floor.run());
+        let queries = Arc::new(RouteQueries::new(&names::topics(100), VERSION_5_5_0, 16));
+        let measured = closed::run(&load(2, 1, true, 1), address, None, &queries).unwrap();
+        assert!(measured.wrong > 0);
     }
 }

@@ -14,21 +14,16 @@
 // A benchmark is made of clock readings; nothing here runs inside the server.
 #![allow(clippy::disallowed_methods)]
 
-mod broker;
-mod closed;
 mod command;
 mod fleet;
 mod floor;
-mod frame;
-mod link;
-mod names;
 mod open;
-mod poller;
-mod process;
 mod route;
 mod server;
 
 mod table;
 mod truth;
+
+use waypost_rocketmq_load::{broker, closed, frame, link, names, poller, process};
 
 pub use command::run;

@@ -211,7 +211,7 @@ impl Options {
             duration: Duration::from_secs(seconds),
             shortest_answer: 150 * self.brokers,
         };
-        closed::run(&load, server.address, Some(server.pid()), queries)
+        Ok(closed::run(&load, server.address, Some(server.pid()), queries)?)
     }
 }
 

@@ -1,10 +1,13 @@
 //! `register`: what it costs to take all topics of a broker again.
 
-use std::time::{Duration, Instant};
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
+use waypost_rocketmq_load::error::LoadError;
+use waypost_rocketmq_load::latency::repeat;
 
 use crate::broker::{Broker, first_changes};
 use crate::fleet::await_brokers;
@@ -12,7 +15,7 @@ use crate::link::Link;
 use crate::names;
 use crate::process::{self, CpuMeter};
 use crate::server::{Kind, Server, Servers};
-use crate::table::{Output, median};
+use crate::table::Output;
 
 /// After an answer the server may still be publishing; its CPU time counts too.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -116,19 +119,14 @@ fn change(broker: &mut Broker, topic: usize) {
 fn timed(
     cpu: &mut CpuMeter,
     rounds: usize,
-    mut action: impl FnMut(usize) -> Result<()>,
+    action: impl FnMut(usize) -> Result<(), LoadError>,
 ) -> Result<(f64, f64)> {
     std::thread::sleep(SETTLE);
     let before = cpu.read()?;
-    let mut times = Vec::new();
-    for round in 0..rounds {
-        let start = Instant::now();
-        action(round)?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-    }
+    let times = repeat(rounds, action, |_| ControlFlow::Continue(()))?;
     std::thread::sleep(SETTLE);
     let used = cpu.read()? - before;
-    Ok((used.as_secs_f64() * 1e3 / rounds as f64, median(times)))
+    Ok((used.as_secs_f64() * 1e3 / rounds as f64, times.percentiles().p50_us / 1e3))
 }
 
 impl Entry {

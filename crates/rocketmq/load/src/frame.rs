@@ -4,37 +4,48 @@
 //! below a type byte, 0 = JSON), the header, the body.
 
 /// Numbers of requests are written with nine digits, so that a prepared frame can be patched in place.
-pub(crate) const FIRST_OPAQUE: u32 = 100_000_000;
+pub const FIRST_OPAQUE: u32 = 100_000_000;
 /// One more than the last number with nine digits.
-pub(crate) const END_OPAQUE: u32 = 1_000_000_000;
+pub const END_OPAQUE: u32 = 1_000_000_000;
 const OPAQUE_DIGITS: usize = 9;
 
 /// The request codes that are sent here.
-pub(crate) mod code {
-    pub(crate) const REGISTER_BROKER: u16 = 103;
-    pub(crate) const ROUTE: u16 = 105;
-    pub(crate) const CLUSTER_INFO: u16 = 106;
-    pub(crate) const HEARTBEAT: u16 = 904;
+pub mod code {
+    /// A broker announces itself and its topics.
+    pub const REGISTER_BROKER: u16 = 103;
+    /// A broker leaves.
+    pub const UNREGISTER_BROKER: u16 = 104;
+    /// The route of one topic.
+    pub const ROUTE: u16 = 105;
+    /// All clusters and brokers.
+    pub const CLUSTER_INFO: u16 = 106;
+    /// A broker's heartbeat.
+    pub const HEARTBEAT: u16 = 904;
 }
 
 /// The version of a 5.5.0 client: it gets standard JSON.
-pub(crate) const VERSION_5_5_0: u16 = 513;
+pub const VERSION_5_5_0: u16 = 513;
 /// The version that the Go client sends: it gets JSON with bare integer keys.
-pub(crate) const VERSION_GO: u16 = 317;
+pub const VERSION_GO: u16 = 317;
 
 /// The header of a request; `body_length` bytes must follow it.
-pub(crate) struct Head<'a> {
-    pub(crate) code: u16,
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// One of [`code`].
+    pub code: u16,
     /// Names and values without characters that JSON escapes.
-    pub(crate) fields: &'a [(&'a str, &'a str)],
-    pub(crate) oneway: bool,
-    pub(crate) version: u16,
-    pub(crate) body_length: usize,
+    pub fields: &'a [(&'a str, &'a str)],
+    /// Whether no answer is wanted.
+    pub oneway: bool,
+    /// The ordinal of the version that the sender says it has.
+    pub version: u16,
+    /// Bytes of the body.
+    pub body_length: usize,
 }
 
 impl Head<'_> {
     /// The frame up to the body, and where in it the digits of the request's number stand.
-    pub(crate) fn encode(&self, opaque: u32) -> (Vec<u8>, usize) {
+    pub fn encode(&self, opaque: u32) -> (Vec<u8>, usize) {
         let mut header = format!("{{\"code\":{}", self.code);
         if !self.fields.is_empty() {
             header.push_str(",\"extFields\":{");
@@ -60,12 +71,14 @@ impl Head<'_> {
 }
 
 /// A whole request without a body.
-pub(crate) fn request(code: u16, fields: &[(&str, &str)], opaque: u32) -> Vec<u8> {
+#[must_use]
+pub fn request(code: u16, fields: &[(&str, &str)], opaque: u32) -> Vec<u8> {
     Head { code, fields, oneway: false, version: VERSION_5_5_0, body_length: 0 }.encode(opaque).0
 }
 
 /// Route queries for a list of topics, one behind the other, so that a run of them is one slice.
-pub(crate) struct RouteQueries {
+#[derive(Debug)]
+pub struct RouteQueries {
     bytes: Vec<u8>,
     /// Where each frame starts, with one more entry for the end.
     starts: Vec<usize>,
@@ -75,8 +88,9 @@ pub(crate) struct RouteQueries {
 }
 
 impl RouteQueries {
-    /// Runs of up to `longest_run` queries can be asked for, from every topic on.
-    pub(crate) fn new(topics: &[String], version: u16, longest_run: usize) -> Self {
+    /// Runs of up to `longest_run` queries can be asked for, from every topic on. The names of the topics have no
+    /// characters that JSON escapes.
+    pub fn new(topics: &[String], version: u16, longest_run: usize) -> Self {
         let mut queries =
             Self { bytes: Vec::new(), starts: vec![0], opaque_at: Vec::new(), topics: topics.len() };
         for position in 0..topics.len() + longest_run {
@@ -92,17 +106,25 @@ impl RouteQueries {
     }
 
     /// The number of topics.
-    pub(crate) fn topics(&self) -> usize {
+    pub fn topics(&self) -> usize {
         self.topics
     }
 
     /// The frames of `count` queries from the `first` topic on.
-    pub(crate) fn run(&self, first: usize, count: usize) -> &[u8] {
+    ///
+    /// # Panics
+    ///
+    /// When there is no such topic or run.
+    pub fn run(&self, first: usize, count: usize) -> &[u8] {
         &self.bytes[self.starts[first]..self.starts[first + count]]
     }
 
     /// Appends the query for one topic with its own number.
-    pub(crate) fn append(&self, topic: usize, opaque: u32, to: &mut Vec<u8>) {
+    ///
+    /// # Panics
+    ///
+    /// When there is no such topic.
+    pub fn append(&self, topic: usize, opaque: u32, to: &mut Vec<u8>) {
         let at = to.len() + self.opaque_at[topic];
         to.extend_from_slice(self.run(topic, 1));
         patch_digits(&mut to[at..at + OPAQUE_DIGITS], opaque);
@@ -110,7 +132,7 @@ impl RouteQueries {
 }
 
 /// Overwrites all of `digits` with the decimal digits of `value`.
-pub(crate) fn patch_digits(digits: &mut [u8], mut value: u32) {
+pub fn patch_digits(digits: &mut [u8], mut value: u32) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
         value /= 10;
@@ -119,14 +141,16 @@ pub(crate) fn patch_digits(digits: &mut [u8], mut value: u32) {
 
 /// A whole answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer<'a> {
-    pub(crate) header: &'a [u8],
-    pub(crate) body: &'a [u8],
+pub struct Answer<'a> {
+    /// The header, undecoded.
+    pub header: &'a [u8],
+    /// The body; empty for none.
+    pub body: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
     /// The first answer in `bytes` and its length with the prefix, if it is whole.
-    pub(crate) fn split(bytes: &'a [u8]) -> Option<(Self, usize)> {
+    pub fn split(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let frame = rest.get(..u32::from_be_bytes(*length) as usize)?;
         let (meta, content) = frame.split_first_chunk::<4>()?;
@@ -136,17 +160,17 @@ impl<'a> Answer<'a> {
     }
 
     /// The response code, 0 for success.
-    pub(crate) fn code(&self) -> Option<u32> {
+    pub fn code(&self) -> Option<u32> {
         number_after(self.header, b"\"code\":")
     }
 
     /// The number of the request that this answers.
-    pub(crate) fn opaque(&self) -> Option<u32> {
+    pub fn opaque(&self) -> Option<u32> {
         number_after(self.header, b"\"opaque\":")
     }
 
     /// The header as text, for messages.
-    pub(crate) fn header_text(&self) -> String {
+    pub fn header_text(&self) -> String {
         String::from_utf8_lossy(self.header).into_owned()
     }
 }
@@ -164,7 +188,7 @@ const SUCCESS: &[u8] = b"{\"code\":0,";
 
 /// Counts frames in a stream without keeping any byte of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FrameCounter {
+pub struct FrameCounter {
     /// Bytes of the current frame that are still to come.
     rest: usize,
     /// The bytes of a length that was cut.
@@ -174,20 +198,20 @@ pub(crate) struct FrameCounter {
 
 /// What a piece of a stream held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub struct Counted {
     /// Frames that ended in it.
-    pub(crate) frames: usize,
+    pub frames: usize,
     /// Frames that started in it and whose code was looked at.
-    pub(crate) checked: usize,
+    pub checked: usize,
     /// Of those, how many were no success.
-    pub(crate) refused: usize,
+    pub refused: usize,
     /// Frames that started in it and were shorter than the shortest answer.
-    pub(crate) short: usize,
+    pub short: usize,
 }
 
 impl FrameCounter {
     /// Reads on in the stream. The code is looked at where the start of the header is in the same piece.
-    pub(crate) fn feed(&mut self, mut piece: &[u8], shortest: usize) -> Counted {
+    pub fn feed(&mut self, mut piece: &[u8], shortest: usize) -> Counted {
         let mut counted = Counted::default();
         loop {
             if self.rest > 0 {

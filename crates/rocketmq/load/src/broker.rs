@@ -3,14 +3,13 @@
 //! The body is what a 5.5.0 broker sends, member for member. Everything that changes between two
 //! registrations (counter of the data version, queue numbers) has a fixed width.
 
-use anyhow::{Context, Result};
-
-use crate::frame::{END_OPAQUE, FIRST_OPAQUE, Head, VERSION_5_5_0, code, patch_digits};
+use crate::error::LoadError;
+use crate::frame::{END_OPAQUE, FIRST_OPAQUE, Head, VERSION_5_5_0, code, patch_digits, request};
 use crate::link::Link;
 use crate::names;
 
 /// The cluster of all simulated brokers.
-pub(crate) const CLUSTER: &str = "DefaultCluster";
+pub const CLUSTER: &str = "DefaultCluster";
 /// Brokers of a benchmark that runs for minutes are not to expire in it.
 const HEARTBEAT_TIMEOUT_MS: &str = "600000";
 /// The queue numbers that a topic takes in turn.
@@ -19,7 +18,7 @@ const COUNTER_DIGITS: usize = 6;
 const FIRST_COUNTER: u32 = 100_000;
 
 /// How many queues a topic has after so many changes.
-pub(crate) fn queues_after(changes: u32) -> u8 {
+pub fn queues_after(changes: u32) -> u8 {
     QUEUES[changes as usize % QUEUES.len()]
 }
 
@@ -27,15 +26,19 @@ pub(crate) fn queues_after(changes: u32) -> u8 {
 ///
 /// Topics and brokers differ in it: a thousand different routes, so that a server cannot live from a few
 /// that all topics share.
-pub(crate) fn first_changes(broker: usize, topic: usize) -> u32 {
+pub fn first_changes(broker: usize, topic: usize) -> u32 {
     let mixed = (topic * 16 + broker + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
     (mixed % QUEUES.len()) as u32
 }
 
 /// One broker with all its topics.
-pub(crate) struct Broker {
-    pub(crate) name: String,
-    pub(crate) address: String,
+#[derive(Debug)]
+pub struct Broker {
+    cluster: String,
+    /// The broker group, of which it is the master.
+    pub name: String,
+    /// The address that it announces. Nobody connects to it.
+    pub address: String,
     ha_address: String,
     body: Vec<u8>,
     crc: u32,
@@ -48,8 +51,16 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// The `index`-th broker, master of its own group.
-    pub(crate) fn new(index: usize, topics: &[String]) -> Self {
+    /// The `index`-th broker, master of its own group in [`CLUSTER`].
+    #[must_use]
+    pub fn new(index: usize, topics: &[String]) -> Self {
+        Self::named(CLUSTER, names::broker(index), names::broker_address(index), index, topics)
+    }
+
+    /// A broker for a server that others use: with a cluster, a name and an address of its own. `index` only decides
+    /// how many queues its topics have.
+    #[must_use]
+    pub fn named(cluster: &str, name: String, address: String, index: usize, topics: &[String]) -> Self {
         let mut body =
             br#"{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":"#.to_vec();
         let counter_at = body.len();
@@ -75,9 +86,9 @@ impl Broker {
             body.extend_from_slice(format!("{queues}}}").as_bytes());
         }
         body.extend_from_slice(b"},\"topicQueueMappingDetailMap\":{},\"topicQueueMappingInfoMap\":{}}}");
-        let address = names::broker_address(index);
         let mut broker = Self {
-            name: names::broker(index),
+            cluster: cluster.to_owned(),
+            name,
             ha_address: address.replace(":10911", ":10912"),
             address,
             crc: 0,
@@ -92,12 +103,16 @@ impl Broker {
     }
 
     /// Bytes of the body.
-    pub(crate) fn body_length(&self) -> usize {
+    pub fn body_length(&self) -> usize {
         self.body.len()
     }
 
     /// Gives one topic another number of queues, under a new data version.
-    pub(crate) fn change(&mut self, topic: usize, changes: u32) {
+    ///
+    /// # Panics
+    ///
+    /// When there is no such topic.
+    pub fn change(&mut self, topic: usize, changes: u32) {
         let digit = b'0' + queues_after(changes);
         let (read_at, write_at) = self.queues_at[topic];
         self.body[read_at] = digit;
@@ -113,14 +128,18 @@ impl Broker {
     }
 
     /// Registers and waits for the answer.
-    pub(crate) fn register(&mut self, link: &mut Link) -> Result<()> {
-        self.opaque = if self.opaque + 1 < END_OPAQUE { self.opaque + 1 } else { FIRST_OPAQUE };
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::succeed`].
+    pub fn register(&mut self, link: &mut Link) -> Result<(), LoadError> {
+        self.count();
         let crc = self.crc.to_string();
         let fields: &[(&str, &str)] = &[
             ("heartbeatTimeoutMillis", HEARTBEAT_TIMEOUT_MS),
             ("brokerId", "0"),
             ("bodyCrc32", &crc),
-            ("clusterName", CLUSTER),
+            ("clusterName", &self.cluster),
             ("brokerAddr", &self.address),
             ("enableActingMaster", "false"),
             ("haServerAddr", &self.ha_address),
@@ -135,17 +154,47 @@ impl Broker {
             body_length: self.body.len(),
         };
         let (head, _) = head.encode(self.opaque);
-        link.succeed(&[&head, &self.body]).with_context(|| format!("registering {}", self.name))?;
+        link.succeed(&[&head, &self.body]).map_err(|error| of("the registration", error))?;
         Ok(())
     }
 
+    /// Leaves and waits for the answer: the server forgets its topics.
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::succeed`].
+    pub fn unregister(&mut self, link: &mut Link) -> Result<(), LoadError> {
+        self.count();
+        let fields: &[(&str, &str)] = &[
+            ("brokerName", &self.name),
+            ("brokerAddr", &self.address),
+            ("clusterName", &self.cluster),
+            ("brokerId", "0"),
+        ];
+        let frame = request(code::UNREGISTER_BROKER, fields, self.opaque);
+        link.succeed(&[&frame]).map_err(|error| of("the end of the registration", error))?;
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        self.opaque = if self.opaque + 1 < END_OPAQUE { self.opaque + 1 } else { FIRST_OPAQUE };
+    }
+
     /// The one-way heartbeat that keeps the registration and its connection alive.
-    pub(crate) fn heartbeat(&self) -> Vec<u8> {
+    pub fn heartbeat(&self) -> Vec<u8> {
         let fields: &[(&str, &str)] =
-            &[("clusterName", CLUSTER), ("brokerAddr", &self.address), ("brokerName", &self.name)];
+            &[("clusterName", &self.cluster), ("brokerAddr", &self.address), ("brokerName", &self.name)];
         let head =
             Head { code: code::HEARTBEAT, fields, oneway: true, version: VERSION_5_5_0, body_length: 0 };
         head.encode(FIRST_OPAQUE).0
+    }
+}
+
+/// Says what it was that was refused.
+fn of(what: &str, error: LoadError) -> LoadError {
+    match error {
+        LoadError::Refused { header, .. } => LoadError::Refused { what: what.to_owned(), header },
+        other => other,
     }
 }
 

@@ -1,29 +1,37 @@
 //! What another process used: CPU time and memory, from `/proc`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::time::Duration;
+use std::{fs, io};
 
-use anyhow::{Context, Result};
+use crate::error::LoadError;
 
 /// Adds up the CPU time of all threads of a process, in nanoseconds.
 ///
 /// `/proc/PID/stat` counts in ticks of 10 ms, too coarse for a registration of 5 ms; the scheduler's own
 /// statistics are exact at each switch. Threads that have ended keep what they were last seen with.
-pub(crate) struct CpuMeter {
+#[derive(Debug)]
+pub struct CpuMeter {
     pid: u32,
     threads: HashMap<String, u64>,
 }
 
 impl CpuMeter {
-    pub(crate) fn new(pid: u32) -> Self {
+    /// A meter for this process.
+    #[must_use]
+    pub fn new(pid: u32) -> Self {
         Self { pid, threads: HashMap::new() }
     }
 
     /// CPU time since the process started, user and system together.
-    pub(crate) fn read(&mut self) -> Result<Duration> {
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Io`] when the process is gone.
+    pub fn read(&mut self) -> Result<Duration, LoadError> {
         let folder = format!("/proc/{}/task", self.pid);
-        let threads = fs::read_dir(&folder).with_context(|| format!("process {} is gone", self.pid))?;
+        let threads =
+            fs::read_dir(&folder).map_err(LoadError::io(format!("process {} is gone", self.pid)))?;
         for thread in threads.flatten() {
             let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
             let Some(used) = text.split_whitespace().next().and_then(|text| text.parse().ok()) else {
@@ -37,24 +45,31 @@ impl CpuMeter {
 
 /// Memory of a process in KiB.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// Resident now.
-    pub(crate) resident: u64,
+    pub resident: u64,
     /// The most that was ever resident.
-    pub(crate) peak: u64,
+    pub peak: u64,
 }
 
 impl Memory {
-    pub(crate) fn of(pid: u32) -> Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/status"))
-            .with_context(|| format!("process {pid} is gone"))?;
+    /// What the process uses now.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Io`] when the process is gone.
+    pub fn of(pid: u32) -> Result<Self, LoadError> {
+        let gone = || format!("process {pid} is gone");
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).map_err(LoadError::io(gone()))?;
         let value = |name: &str| {
             let line = text.lines().find(|line| line.starts_with(name))?;
             line.split_whitespace().nth(1)?.parse().ok()
         };
+        // A process that is ending has no memory any more.
+        let missing = || LoadError::io(gone())(io::ErrorKind::InvalidData.into());
         Ok(Self {
-            resident: value("VmRSS:").context("no VmRSS in /proc/PID/status")?,
-            peak: value("VmHWM:").context("no VmHWM in /proc/PID/status")?,
+            resident: value("VmRSS:").ok_or_else(missing)?,
+            peak: value("VmHWM:").ok_or_else(missing)?,
         })
     }
 }
@@ -62,9 +77,13 @@ impl Memory {
 /// CPU time that all processes of the machine together have used, with what the hypervisor took.
 ///
 /// It is counted in ticks: good enough to see whether somebody else is at work.
-pub(crate) fn machine_cpu() -> Result<Duration> {
-    let text = fs::read_to_string("/proc/stat").context("no /proc/stat")?;
-    let line = text.lines().next().context("/proc/stat is empty")?;
+///
+/// # Errors
+///
+/// [`LoadError::Io`] where there is no `/proc`.
+pub fn machine_cpu() -> Result<Duration, LoadError> {
+    let text = fs::read_to_string("/proc/stat").map_err(LoadError::io("/proc/stat"))?;
+    let line = text.lines().next().unwrap_or_default();
     let ticks = line.split_whitespace().skip(1).map(|text| text.parse().unwrap_or(0));
     // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
     let busy: u64 =
@@ -74,7 +93,7 @@ pub(crate) fn machine_cpu() -> Result<Duration> {
 }
 
 /// The CPU's name, the number of cores and the kernel: figures mean little without them.
-pub(crate) fn machine() -> String {
+pub fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
     let model = cpus.lines().find(|line| line.starts_with("model name"));

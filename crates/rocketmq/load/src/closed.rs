@@ -5,15 +5,17 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
+use crate::error::LoadError;
 use crate::frame::{FrameCounter, RouteQueries};
+use crate::latency::{Latencies, Percentiles};
 use crate::poller::{Interest, Poller, Ready};
 use crate::process::{self, CpuMeter};
 
@@ -21,63 +23,112 @@ use crate::process::{self, CpuMeter};
 const READ_BYTES: usize = 256 * 1024;
 /// How long a loop waits for an answer before it looks whether it is to stop.
 const IDLE: Duration = Duration::from_millis(100);
+/// How long a connection may take to come to be.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often whoever watches is told how far it is.
+const TICK: Duration = Duration::from_millis(100);
 /// Connections are opened in the first part of a run; what is measured comes after it.
 const SETTLE: Duration = Duration::from_millis(400);
 
 /// What to load a server with.
 #[derive(Clone, Debug)]
-pub(crate) struct ClosedLoad {
-    pub(crate) connections: usize,
+pub struct ClosedLoad {
+    /// Connections, shared out among the threads.
+    pub connections: usize,
     /// Queries in flight on each connection.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// True: the next queries leave when all answers are there. False: one for each answer.
-    pub(crate) whole_batches: bool,
-    pub(crate) threads: usize,
-    pub(crate) duration: Duration,
+    pub whole_batches: bool,
+    /// Threads of the generator.
+    pub threads: usize,
+    /// How long is measured.
+    pub duration: Duration,
     /// An answer of fewer bytes cannot be a route.
-    pub(crate) shortest_answer: usize,
+    pub shortest_answer: usize,
 }
 
 /// What was seen from outside while a server was loaded.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Measured {
-    pub(crate) answers: u64,
+pub struct Measured {
+    /// Answers of all kinds.
+    pub answers: u64,
     /// Answers that were no success, or too short for one.
-    pub(crate) wrong: u64,
-    pub(crate) seconds: f64,
-    pub(crate) answers_per_second: f64,
+    pub wrong: u64,
+    /// How long was measured.
+    pub seconds: f64,
+    /// Answers in one second.
+    pub answers_per_second: f64,
     /// CPU time of the server for one answer, user and system, in microseconds; if its process is known.
-    pub(crate) server_us: Option<f64>,
+    pub server_us: Option<f64>,
     /// The same of the generator.
-    pub(crate) generator_us: f64,
+    pub generator_us: f64,
     /// Cores that were used by neither: more than a tenth makes the figures worthless, because the
     /// scheduler then puts server and generator on one core. Unknown where the server's process is.
-    pub(crate) other_cores: Option<f64>,
+    pub other_cores: Option<f64>,
+    /// How long whole batches took, if that was wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Percentiles>,
 }
 
 #[derive(Default)]
 struct Progress {
     answers: AtomicU64,
     wrong: AtomicU64,
+    /// Whether latencies count by now.
+    measuring: AtomicBool,
     stop: AtomicBool,
 }
 
 /// Loads `server` and measures the process `pid` meanwhile, if it is known.
-pub(crate) fn run(
+///
+/// # Errors
+///
+/// When there are no connections, or the server closes them, or answers nothing at all.
+pub fn run(
     load: &ClosedLoad,
     server: SocketAddr,
     pid: Option<u32>,
     queries: &Arc<RouteQueries>,
-) -> Result<Measured> {
+) -> Result<Measured, LoadError> {
+    measure(load, server, pid, queries, None)
+}
+
+/// As [`run`], and takes the time from each batch to its last answer, for which the load must have whole batches.
+/// `tick` is told now and then how much of the duration is over and may end it.
+///
+/// # Errors
+///
+/// As [`run`], or [`LoadError::Stopped`].
+pub fn run_watched(
+    load: &ClosedLoad,
+    server: SocketAddr,
+    queries: &Arc<RouteQueries>,
+    tick: &mut dyn FnMut(Duration) -> ControlFlow<()>,
+) -> Result<Measured, LoadError> {
+    measure(load, server, None, queries, Some(tick))
+}
+
+/// Told how much of the duration is over; may end it.
+type Tick<'a> = &'a mut dyn FnMut(Duration) -> ControlFlow<()>;
+
+fn measure(
+    load: &ClosedLoad,
+    server: SocketAddr,
+    pid: Option<u32>,
+    queries: &Arc<RouteQueries>,
+    tick: Option<Tick<'_>>,
+) -> Result<Measured, LoadError> {
     let mut loops = Vec::new();
+    let timed = tick.is_some() && load.whole_batches;
     for number in 0..load.threads {
         let progress = Arc::new(Progress::default());
         let mut worker = Worker::connect(load, server, number, queries, &progress)?;
+        worker.timed = timed;
         loops.push((progress, thread::spawn(move || worker.run())));
     }
     let mut cpu = pid.map(CpuMeter::new);
     let mut own_cpu = CpuMeter::new(std::process::id());
-    let mut sample = || -> Result<Sample> {
+    let mut sample = || -> Result<Sample, LoadError> {
         let answers = loops.iter().map(|(progress, _)| progress.answers.load(Ordering::Relaxed)).sum();
         let cpu = cpu.as_mut().map(CpuMeter::read).transpose()?;
         Ok(Sample {
@@ -90,21 +141,45 @@ pub(crate) fn run(
     };
     thread::sleep(SETTLE);
     let before = sample();
-    thread::sleep(load.duration);
+    loops.iter().for_each(|(progress, _)| progress.measuring.store(true, Ordering::Relaxed));
+    let waited = match tick {
+        Some(tick) => wait(load.duration, tick),
+        None => {
+            thread::sleep(load.duration);
+            ControlFlow::Continue(())
+        }
+    };
     let after = sample();
     let mut wrong = 0;
     for (progress, _) in &loops {
         progress.stop.store(true, Ordering::Relaxed);
         wrong += progress.wrong.load(Ordering::Relaxed);
     }
+    let mut latencies = Latencies::default();
     for (_, handle) in loops {
-        handle.join().map_err(|_| anyhow::anyhow!("a load thread panicked"))??;
+        latencies.add(&handle.join().map_err(|_| LoadError::Panicked)??);
+    }
+    if waited.is_break() {
+        return Err(LoadError::Stopped);
     }
     let (before, after) = (before?, after?);
     if after.answers == before.answers {
-        bail!("no answer within {:?}", load.duration);
+        return Err(LoadError::NoAnswer { server });
     }
-    Ok(before.until(&after, wrong))
+    Ok(Measured { latency: timed.then(|| latencies.percentiles()), ..before.until(&after, wrong) })
+}
+
+/// Waits for `duration`, telling now and then how much of it is over.
+fn wait(duration: Duration, tick: Tick<'_>) -> ControlFlow<()> {
+    let start = Instant::now();
+    loop {
+        let over = start.elapsed().min(duration);
+        tick(over)?;
+        if over == duration {
+            return ControlFlow::Continue(());
+        }
+        thread::sleep(TICK.min(duration - over));
+    }
 }
 
 /// All counters at one moment.
@@ -131,11 +206,15 @@ impl Sample {
             server_us: server.map(|server| server * 1e6 / answers as f64),
             generator_us: generator * 1e6 / answers as f64,
             other_cores: server.map(|server| ((machine - server - generator) / seconds).max(0.0)),
+            latency: None,
         }
     }
 }
 
 struct Worker {
+    server: SocketAddr,
+    /// Whether the time of each batch is taken.
+    timed: bool,
     depth: usize,
     whole_batches: bool,
     shortest_answer: usize,
@@ -152,6 +231,8 @@ struct Connection {
     /// The topic that is asked for next.
     next: usize,
     in_flight: usize,
+    /// When the last batch left.
+    asked: Option<Instant>,
 }
 
 impl Worker {
@@ -162,20 +243,30 @@ impl Worker {
         number: usize,
         queries: &Arc<RouteQueries>,
         progress: &Arc<Progress>,
-    ) -> Result<Self> {
-        let poller = Poller::new()?;
+    ) -> Result<Self, LoadError> {
+        let poller = Poller::new().map_err(LoadError::io("no epoll"))?;
         let mut connections = Vec::new();
         for index in (number..load.connections).step_by(load.threads) {
-            let stream = TcpStream::connect(server)
-                .with_context(|| format!("connection {index} to {server} (file limit?)"))?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            poller.add(&stream, connections.len() as u64, Interest::Read)?;
+            let opened = TcpStream::connect_timeout(&server, CONNECT_TIMEOUT).and_then(|stream| {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                poller.add(&stream, connections.len() as u64, Interest::Read)?;
+                Ok(stream)
+            });
+            let stream = opened.map_err(|source| LoadError::Connect { server, source })?;
             // Connections start far from each other in the list of topics.
             let next = index * queries.topics() / load.connections;
-            connections.push(Connection { stream, counter: FrameCounter::default(), next, in_flight: 0 });
+            connections.push(Connection {
+                stream,
+                counter: FrameCounter::default(),
+                next,
+                in_flight: 0,
+                asked: None,
+            });
         }
         Ok(Self {
+            server,
+            timed: false,
             depth: load.depth,
             whole_batches: load.whole_batches,
             shortest_answer: load.shortest_answer,
@@ -187,89 +278,59 @@ impl Worker {
         })
     }
 
-    fn run(&mut self) -> Result<()> {
+    fn run(&mut self) -> Result<Latencies, LoadError> {
+        let (server, mut latencies) = (self.server, Latencies::default());
         for connection in &mut self.connections {
-            connection.ask(&self.queries, self.depth)?;
+            connection.ask(server, &self.queries, self.depth)?;
         }
         let mut ready = Ready::new(1024);
         while !self.progress.stop.load(Ordering::Relaxed) {
-            self.poller.wait(&mut ready, Some(IDLE))?;
+            self.poller.wait(&mut ready, Some(IDLE)).map_err(LoadError::io("waiting for answers"))?;
+            let measuring = self.timed && self.progress.measuring.load(Ordering::Relaxed);
             let (mut answers, mut wrong) = (0, 0);
             for token in ready.tokens() {
                 let connection = &mut self.connections[token as usize];
                 let read = match connection.stream.read(&mut self.buffer) {
-                    Ok(0) => bail!("the server closed a connection"),
+                    Ok(0) => return Err(LoadError::Closed { server }),
                     Ok(read) => read,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-                    Err(error) => return Err(error).context("reading answers"),
+                    Err(error) => return Err(LoadError::io("reading answers")(error)),
                 };
                 let counted = connection.counter.feed(&self.buffer[..read], self.shortest_answer);
                 answers += counted.frames as u64;
                 wrong += counted.refused.max(counted.short) as u64;
                 if counted.frames > connection.in_flight {
-                    bail!("more answers than queries");
+                    return Err(LoadError::TooManyAnswers { server });
                 }
                 connection.in_flight -= counted.frames;
                 let wanted = self.depth - connection.in_flight;
+                if wanted == self.depth
+                    && measuring
+                    && let Some(asked) = connection.asked
+                {
+                    latencies.record(asked.elapsed());
+                }
                 if wanted == self.depth || (!self.whole_batches && wanted > 0) {
-                    connection.ask(&self.queries, wanted)?;
+                    connection.asked = self.timed.then(Instant::now);
+                    connection.ask(server, &self.queries, wanted)?;
                 }
             }
             self.progress.answers.fetch_add(answers, Ordering::Relaxed);
             self.progress.wrong.fetch_add(wrong, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(latencies)
     }
 }
 
 impl Connection {
-    fn ask(&mut self, queries: &RouteQueries, count: usize) -> Result<()> {
+    fn ask(&mut self, server: SocketAddr, queries: &RouteQueries, count: usize) -> Result<(), LoadError> {
         let run = queries.run(self.next, count);
-        let written = self.stream.write(run).context("sending queries")?;
+        let written = self.stream.write(run).map_err(LoadError::io("sending queries"))?;
         if written < run.len() {
-            bail!("the server does not read: {count} queries do not fit into the socket");
+            return Err(LoadError::NotRead { server, queries: count });
         }
         self.next = (self.next + count) % queries.topics();
         self.in_flight += count;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::*;
-    use crate::floor::Floor;
-    use crate::frame::VERSION_5_5_0;
-
-    fn load(connections: usize, depth: usize, whole_batches: bool, threads: usize) -> ClosedLoad {
-        let duration = Duration::from_millis(100);
-        ClosedLoad { connections, depth, whole_batches, threads, duration, shortest_answer: 900 }
-    }
-
-    #[test]
-    fn the_loop_drives_a_floor_without_a_wrong_answer() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let floor = Floor::new(listener, 1_035, false).unwrap();
-        thread::spawn(move || floor.run());
-        let queries = Arc::new(RouteQueries::new(&crate::names::topics(100), VERSION_5_5_0, 16));
-        for load in [load(4, 1, true, 1), load(4, 16, true, 1), load(4, 16, false, 2)] {
-            let measured = run(&load, address, None, &queries).unwrap();
-            assert!(measured.answers > 100, "{load:?}: {measured:?}");
-            assert_eq!(measured.wrong, 0);
-        }
-    }
-
-    #[test]
-    fn short_answers_are_counted_as_wrong() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let floor = Floor::new(listener, 200, false).unwrap();
-        thread::spawn(move || floor.run());
-        let queries = Arc::new(RouteQueries::new(&crate::names::topics(100), VERSION_5_5_0, 16));
-        let measured = run(&load(2, 1, true, 1), address, None, &queries).unwrap();
-        assert!(measured.wrong > 0);
     }
 }

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 /// What a socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interest {
+pub enum Interest {
     /// Bytes to read, told again while there are any.
     Read,
     /// Bytes to read, told once whenever new ones arrive.
@@ -32,23 +32,24 @@ impl Interest {
 }
 
 /// One epoll instance.
-pub(crate) struct Poller {
+#[derive(Debug)]
+pub struct Poller {
     epoll: OwnedFd,
 }
 
 /// Where the sockets that are ready are written to; belongs to one thread.
-pub(crate) struct Ready {
+pub struct Ready {
     events: Vec<Event>,
 }
 
 impl Ready {
     /// At most `capacity` sockets are reported at once.
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         Self { events: Vec::with_capacity(capacity) }
     }
 
     /// The tokens of the sockets that are ready.
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = u64> + use<'_> {
+    pub fn tokens(&self) -> impl Iterator<Item = u64> + use<'_> {
         self.events.iter().map(|event| {
             let data = event.data;
             data.u64()
@@ -57,20 +58,39 @@ impl Ready {
 }
 
 impl Poller {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// An instance that watches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no more files.
+    pub fn new() -> io::Result<Self> {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    pub(crate) fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+    /// Watches `source`, which is told of under `token`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), interest.flags())?)
     }
 
-    pub(crate) fn change(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+    /// Watches `source` for something else.
+    ///
+    /// # Errors
+    ///
+    /// When it was not added.
+    pub fn change(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, EventData::new_u64(token), interest.flags())?)
     }
 
     /// Waits until a socket is ready or `timeout` (whole milliseconds) has passed.
-    pub(crate) fn wait(&self, ready: &mut Ready, timeout: Option<Duration>) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says; to be interrupted is none.
+    pub fn wait(&self, ready: &mut Ready, timeout: Option<Duration>) -> io::Result<()> {
         ready.events.clear();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let room = rustix::buffer::spare_capacity(&mut ready.events);

@@ -1,11 +1,13 @@
 //! Names as they are seen on real clusters.
 
+/// What the topics of a shop are about.
 const DOMAINS: [&str; 10] =
     ["order", "payment", "stock", "user", "coupon", "delivery", "search", "ledger", "refund", "invoice"];
+
 /// `count` distinct topic names of about a dozen characters. One in ten is a consumer group's retry topic.
 ///
 /// The order is that of a hash map, as in the bodies of real brokers: neighbours have nothing in common.
-pub(crate) fn topics(count: usize) -> Vec<String> {
+pub fn topics(count: usize) -> Vec<String> {
     // A stride without a common divisor visits every index once.
     let mut stride = (count * 618 / 1000).max(1);
     while gcd(stride, count) != 1 {
@@ -25,12 +27,12 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// The name of the `index`-th simulated broker.
-pub(crate) fn broker(index: usize) -> String {
+pub fn broker(index: usize) -> String {
     format!("broker-prod-{}", index + 1)
 }
 
 /// The address that the `index`-th simulated broker announces. Nobody connects to it.
-pub(crate) fn broker_address(index: usize) -> String {
+pub fn broker_address(index: usize) -> String {
     format!("10.20.30.{}:10911", 11 + index)
 }
 
