@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use waypost_rocketmq_wire::body::{DataVersion, QueueData, RegisterBrokerBody};
+use waypost_rocketmq_wire::header::Header;
 
 use crate::policy::Policy;
 
@@ -89,6 +90,32 @@ pub struct BrokerIdentity<'a> {
     pub timeout: Option<Duration>,
     /// `enableActingMaster`; its absence marks a 4.x broker (spec 2.2).
     pub acting_master: Option<bool>,
+}
+
+impl<'a> BrokerIdentity<'a> {
+    /// Reads the header of a registration. An empty field counts as absent, as the binary form cannot tell the
+    /// two apart.
+    ///
+    /// # Errors
+    ///
+    /// The name of a field without which brokers cannot be told apart (decision 9).
+    pub fn of(header: &'a Header<'_>) -> Result<Self, &'static str> {
+        let ext = &header.ext;
+        let optional = |field: &str| ext.get(field).filter(|value| !value.is_empty());
+        let required = |field: &'static str| optional(field).ok_or(field);
+        Ok(Self {
+            cluster: required("clusterName")?,
+            broker: required("brokerName")?,
+            address: required("brokerAddr")?,
+            id: ext.get_i64("brokerId").ok_or("brokerId")?,
+            ha_address: optional("haServerAddr"),
+            zone: ext.get("__ZONE_NAME"),
+            timeout: ext
+                .get_i64("heartbeatTimeoutMillis")
+                .map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))),
+            acting_master: ext.get_bool("enableActingMaster"),
+        })
+    }
 }
 
 /// A 103 request.

@@ -1,13 +1,10 @@
 //! 103 REGISTER_BROKER: everything that costs time happens on the lane of registrations.
 
-use std::time::Duration;
-
 use waypost_net::watchdog::Watch;
 use waypost_rocketmq_registry::{Announcement, BodyDigest, BrokerIdentity, Command, Outcome, Registration};
-use waypost_rocketmq_wire::body::{BodyError, BodyForm, RegisterBrokerBody, inflate, is_deflated};
+use waypost_rocketmq_wire::body::{BodyError, BodyForm, RegisterBrokerBody, inflate};
 use waypost_rocketmq_wire::checksum::body_crc32;
 use waypost_rocketmq_wire::code::response;
-use waypost_rocketmq_wire::version::{HIGHER_VERSION, V3_0_11, V5_0_0};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{Request, kv};
@@ -46,8 +43,8 @@ fn announce(
         return Err(Reply::error(response::SYSTEM_ERROR, "crc32 not match").with_typed_header());
     }
     let identity = identity(request)?;
-    let form = form(request, body);
-    let digest = BodyDigest(xxh3_128_with_seed(body, seed(form)));
+    let form = BodyForm::of(request.header, body);
+    let digest = BodyDigest(xxh3_128_with_seed(body, form.seed()));
     let register = |body: Announcement<'_>| {
         state.owner.apply(Command::Register(Registration { identity, body, connection: request.connection }))
     };
@@ -83,44 +80,7 @@ fn announce(
 /// The fields of the header. Those without which a broker cannot be told apart are refused by name
 /// (decision 9).
 fn identity<'a>(request: &'a Request<'_, '_>) -> Result<BrokerIdentity<'a>, Reply> {
-    let ext = &request.header.ext;
-    let required = |field| request.required(NAME, field).map_err(Reply::with_typed_header);
-    Ok(BrokerIdentity {
-        cluster: required("clusterName")?,
-        broker: required("brokerName")?,
-        address: required("brokerAddr")?,
-        id: ext.get_i64("brokerId").ok_or_else(|| Reply::missing(NAME, "brokerId").with_typed_header())?,
-        ha_address: request.optional("haServerAddr"),
-        zone: ext.get("__ZONE_NAME"),
-        timeout: ext
-            .get_i64("heartbeatTimeoutMillis")
-            .map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))),
-        acting_master: ext.get_bool("enableActingMaster"),
-    })
-}
-
-/// How the body is laid out (spec 2.3). Deflated bodies are recognised by their bytes, because 5.x
-/// brokers deflate them without saying so (D11).
-fn form(request: &Request<'_, '_>, body: &[u8]) -> BodyForm {
-    let version = request.header.version.min(HIGHER_VERSION);
-    let claimed = request.header.ext.get_bool("compressed") == Some(true);
-    if version < V3_0_11 {
-        BodyForm::Legacy
-    } else if !body.is_empty() && is_deflated(body, claimed) {
-        BodyForm::Binary { mappings: version >= V5_0_0 }
-    } else {
-        BodyForm::Json
-    }
-}
-
-/// Equal bytes mean the same only in the same form.
-fn seed(form: BodyForm) -> u64 {
-    match form {
-        BodyForm::Legacy => 0,
-        BodyForm::Json => 1,
-        BodyForm::Binary { mappings: false } => 2,
-        BodyForm::Binary { mappings: true } => 3,
-    }
+    BrokerIdentity::of(request.header).map_err(|field| Reply::missing(NAME, field).with_typed_header())
 }
 
 fn undecodable(error: BodyError) -> Reply {

@@ -4,7 +4,9 @@ use super::{
     BodyError, BodyLimits, DataVersion, Dialect, TopicConfig, TopicQueueMapping, own, read_texts,
     write_comma, write_texts,
 };
+use crate::header::Header;
 use crate::json::{Reader, members, write_string};
+use crate::version::{HIGHER_VERSION, V3_0_11, V5_0_0};
 
 /// What a broker announces: its topics and the version of that table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -31,6 +33,34 @@ pub enum BodyForm {
         /// Whether mappings of static topics are at the end: version 413 and above.
         mappings: bool,
     },
+}
+
+impl BodyForm {
+    /// The form of the body of this registration (spec 2.3). Deflated bodies are recognised by their bytes,
+    /// because 5.x brokers deflate them without saying so (field report D11).
+    #[must_use]
+    pub fn of(header: &Header<'_>, body: &[u8]) -> Self {
+        let version = header.version.min(HIGHER_VERSION);
+        let claimed = header.ext.get_bool("compressed") == Some(true);
+        if version < V3_0_11 {
+            Self::Legacy
+        } else if !body.is_empty() && super::is_deflated(body, claimed) {
+            Self::Binary { mappings: version >= V5_0_0 }
+        } else {
+            Self::Json
+        }
+    }
+
+    /// Mixed into digests of bodies: equal bytes mean the same only in the same form.
+    #[must_use]
+    pub const fn seed(self) -> u64 {
+        match self {
+            Self::Legacy => 0,
+            Self::Json => 1,
+            Self::Binary { mappings: false } => 2,
+            Self::Binary { mappings: true } => 3,
+        }
+    }
 }
 
 members::declare!(Outer { FilterServerList = "filterServerList", Wrapper = "topicConfigSerializeWrapper" });
