@@ -301,11 +301,13 @@ impl Core {
             return;
         }
         entry.waiters.push(ticket);
+        // A known route is given when the caller's time is over, and the question goes on.
+        let until = if entry.topic.route.is_some() { deadline.max(now.after(POLL_LIMIT)) } else { deadline };
         let running = entry.query;
         self.waiters.insert(ticket, Waiter { topic: Arc::clone(&topic), began: now, deadline, strict });
         match running.and_then(|id| self.queries.get_mut(&id)) {
-            Some(query) => query.extend(deadline),
-            None => self.start_query(&topic, deadline, true, now),
+            Some(query) => query.extend(until),
+            None => self.start_query(&topic, until, true, now),
         }
     }
 
@@ -397,7 +399,7 @@ impl Core {
     /// When [`Core::tick`] has something to do, if nothing else happens.
     #[must_use]
     pub fn next_wakeup(&self, now: Millis) -> Option<Millis> {
-        let ranked = self.fleet.ranked();
+        let (ranked, healthy) = (self.fleet.ranked(), self.fleet.healthy());
         let mut next = self.fleet.next_probe();
         let mut sooner = |at: Millis| next = Some(next.map_or(at, |other: Millis| other.min(at)));
         if self.polling < POLLS_MAX {
@@ -414,7 +416,7 @@ impl Core {
             sooner(tried.began.after(FIRST_TRY));
         }
         for query in self.queries.values() {
-            sooner(query.wakes_at(&ranked));
+            sooner(query.wakes_at(&ranked, healthy));
         }
         next
     }
@@ -504,6 +506,7 @@ impl Core {
     /// Drives a query as far as it goes without another event.
     fn advance(&mut self, id: u64, now: Millis) {
         let ranked = self.fleet.ranked();
+        let healthy = self.fleet.healthy();
         loop {
             let Some(query) = self.queries.get_mut(&id) else { return };
             let subject = query.subject.clone();
@@ -514,7 +517,7 @@ impl Core {
                 return;
             }
             let Some(query) = self.queries.get_mut(&id) else { return };
-            match query.step(&ranked, now) {
+            match query.step(&ranked, healthy, now) {
                 Step::Wait(_) => return,
                 Step::Ask(server) => {
                     let limit = query.deadline.since(now).min(TRY_MAX);
@@ -605,7 +608,15 @@ impl Core {
                 self.actions.push(Action::Found(ticket, result));
             }
         }
-        self.poll_at(name, now.after(wait));
+        // A name that nobody has and nobody watches is not remembered: names come from peers.
+        let unknown =
+            self.topics.get(name).is_some_and(|entry| entry.topic.route.is_none() && entry.watchers == 0);
+        if unknown {
+            self.topics.remove(name);
+            self.actions.push(Action::Forget(Arc::clone(name)));
+        } else {
+            self.poll_at(name, now.after(wait));
+        }
     }
 
     fn result_for(

@@ -86,6 +86,12 @@ impl Fleet {
         order.into_iter().map(|server| server.id).collect()
     }
 
+    /// How many servers at the front of [`Fleet::ranked`] are no suspects.
+    #[must_use]
+    pub fn healthy(&self) -> usize {
+        self.servers.iter().filter(|server| !server.health.is_suspect()).count()
+    }
+
     /// The server, unless it left the list.
     #[must_use]
     pub fn server(&self, id: ServerId) -> Option<&Server> {

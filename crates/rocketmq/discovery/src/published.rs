@@ -79,12 +79,12 @@ impl Slot {
     pub(crate) fn publish(&self, known: Known, changed: bool) {
         self.checked.store(known.checked.map_or(0, |at| at.get().saturating_add(1)), Ordering::Relaxed);
         self.stale.store(known.stale, Ordering::Relaxed);
-        if changed {
-            self.content.send_modify(|content| {
-                content.route = known.route;
-                content.number = content.number.wrapping_add(1);
-            });
-        }
+        self.content.send_if_modified(|content| {
+            content.route = known.route;
+            content.number = content.number.wrapping_add(u64::from(changed));
+            // Subscribers would see no difference otherwise.
+            changed
+        });
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Content> {

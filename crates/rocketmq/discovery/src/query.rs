@@ -80,6 +80,8 @@ pub(crate) struct Query {
     again_at: Option<Millis>,
     /// Until when the answer is to be confirmed, once it is doubted.
     confirm_until: Option<Millis>,
+    /// From when on suspects are not waited for.
+    healthy_only_from: Option<Millis>,
 }
 
 /// What to do next.
@@ -108,6 +110,7 @@ impl Query {
             next_at: now,
             again_at: None,
             confirm_until: None,
+            healthy_only_from: None,
         }
     }
 
@@ -121,6 +124,7 @@ impl Query {
     pub(crate) fn confirm(&mut self, now: Millis) {
         if self.confirm_until.is_none() {
             self.confirm_until = Some(now.after(CONFIRM_MAX).min(self.deadline));
+            self.healthy_only_from = Some(now.after(FIRST_TRY));
         }
     }
 
@@ -132,9 +136,18 @@ impl Query {
         }
     }
 
+    /// When the question ends at the latest. To confirm an answer takes 2 s at most, and no longer than the
+    /// first-try budget when only suspects, which have not answered lately, are left to hear.
+    fn end(&self, ranked: &[ServerId], healthy: usize) -> Millis {
+        let Some(until) = self.confirm_until else { return self.deadline };
+        let only_suspects = !ranked.iter().take(healthy).any(|server| self.outstanding.contains(server));
+        let healthy_only = self.healthy_only_from.filter(|_| only_suspects);
+        healthy_only.map_or(until, |from| from.min(until))
+    }
+
     /// When [`Query::step`] has something to do, if nothing else happens.
-    pub(crate) fn wakes_at(&self, ranked: &[ServerId]) -> Millis {
-        let end = self.confirm_until.unwrap_or(self.deadline);
+    pub(crate) fn wakes_at(&self, ranked: &[ServerId], healthy: usize) -> Millis {
+        let end = self.end(ranked, healthy);
         match self.again_at {
             Some(again) => again.min(end),
             None if ranked.iter().any(|server| !self.asked.contains(server)) => self.next_at.min(end),
@@ -142,10 +155,10 @@ impl Query {
         }
     }
 
-    /// What to do at `now`, given the servers in the order in which to ask them. To be called until it does not
-    /// say [`Step::Ask`].
-    pub(crate) fn step(&mut self, ranked: &[ServerId], now: Millis) -> Step {
-        let end = self.confirm_until.unwrap_or(self.deadline);
+    /// What to do at `now`, given the servers in the order in which to ask them, the first `healthy` of which are
+    /// no suspects. To be called until it does not say [`Step::Ask`].
+    pub(crate) fn step(&mut self, ranked: &[ServerId], healthy: usize, now: Millis) -> Step {
+        let end = self.end(ranked, healthy);
         if now >= end {
             return Step::Complete;
         }
@@ -200,22 +213,22 @@ mod tests {
     fn the_next_server_is_asked_after_200_ms_of_silence() {
         let servers = ids(3);
         let mut query = query(true);
-        assert_eq!(query.step(&servers, at(0)), Step::Ask(servers[0]));
-        assert_eq!(query.step(&servers, at(0)), Step::Wait(at(200)));
-        assert_eq!(query.step(&servers, at(200)), Step::Ask(servers[1]));
-        assert_eq!(query.step(&servers, at(399)), Step::Wait(at(400)));
-        assert_eq!(query.step(&servers, at(400)), Step::Ask(servers[2]));
+        assert_eq!(query.step(&servers, servers.len(), at(0)), Step::Ask(servers[0]));
+        assert_eq!(query.step(&servers, servers.len(), at(0)), Step::Wait(at(200)));
+        assert_eq!(query.step(&servers, servers.len(), at(200)), Step::Ask(servers[1]));
+        assert_eq!(query.step(&servers, servers.len(), at(399)), Step::Wait(at(400)));
+        assert_eq!(query.step(&servers, servers.len(), at(400)), Step::Ask(servers[2]));
     }
 
     #[test]
     fn a_failure_asks_the_next_server_at_once() {
         let servers = ids(2);
         let mut query = query(false);
-        query.step(&servers, at(0));
+        query.step(&servers, servers.len(), at(0));
         query.ended(servers[0], true, at(1));
-        assert_eq!(query.step(&servers, at(1)), Step::Ask(servers[1]));
+        assert_eq!(query.step(&servers, servers.len(), at(1)), Step::Ask(servers[1]));
         query.ended(servers[1], true, at(2));
-        assert_eq!(query.step(&servers, at(2)), Step::Complete);
+        assert_eq!(query.step(&servers, servers.len(), at(2)), Step::Complete);
     }
 
     #[test]
@@ -225,7 +238,7 @@ mod tests {
         let mut asked = 0;
         let mut now = 0;
         while now < 3_000 {
-            match query.step(&servers, at(now)) {
+            match query.step(&servers, servers.len(), at(now)) {
                 Step::Ask(server) => {
                     asked += 1;
                     query.ended(server, true, at(now));
@@ -235,30 +248,45 @@ mod tests {
             }
         }
         assert_eq!(asked, 12, "every 250 ms");
-        assert_eq!(query.step(&servers, at(3_000)), Step::Complete);
+        assert_eq!(query.step(&servers, servers.len(), at(3_000)), Step::Complete);
     }
 
     #[test]
     fn to_confirm_all_others_are_asked_at_once_for_2_s() {
         let servers = ids(3);
         let mut query = query(false);
-        query.step(&servers, at(0));
+        query.step(&servers, servers.len(), at(0));
         query.ended(servers[0], false, at(10));
         query.confirm(at(10));
-        assert_eq!(query.step(&servers, at(10)), Step::Ask(servers[1]));
-        assert_eq!(query.step(&servers, at(10)), Step::Ask(servers[2]));
-        assert_eq!(query.step(&servers, at(10)), Step::Wait(at(2_010)));
+        assert_eq!(query.step(&servers, servers.len(), at(10)), Step::Ask(servers[1]));
+        assert_eq!(query.step(&servers, servers.len(), at(10)), Step::Ask(servers[2]));
+        assert_eq!(query.step(&servers, servers.len(), at(10)), Step::Wait(at(2_010)));
         query.ended(servers[1], false, at(20));
         query.ended(servers[2], true, at(20));
-        assert_eq!(query.step(&servers, at(20)), Step::Complete);
+        assert_eq!(query.step(&servers, servers.len(), at(20)), Step::Complete);
+    }
+
+    #[test]
+    fn suspects_have_300_ms_to_confirm() {
+        let servers = ids(3);
+        let mut query = query(false);
+        query.step(&servers, 2, at(0));
+        query.ended(servers[0], false, at(10));
+        query.confirm(at(10));
+        assert_eq!(query.step(&servers, 2, at(10)), Step::Ask(servers[1]));
+        assert_eq!(query.step(&servers, 2, at(10)), Step::Ask(servers[2]));
+        assert_eq!(query.step(&servers, 2, at(10)), Step::Wait(at(2_010)));
+        query.ended(servers[1], false, at(20));
+        assert_eq!(query.step(&servers, 2, at(20)), Step::Wait(at(310)));
+        assert_eq!(query.step(&servers, 2, at(310)), Step::Complete);
     }
 
     #[test]
     fn a_list_that_is_empty_yet_is_waited_for_by_callers_only() {
-        assert_eq!(query(false).step(&[], at(0)), Step::Complete);
+        assert_eq!(query(false).step(&[], 0, at(0)), Step::Complete);
         let servers = ids(1);
         let mut query = query(true);
-        assert_eq!(query.step(&[], at(0)), Step::Wait(at(250)));
-        assert_eq!(query.step(&servers, at(250)), Step::Ask(servers[0]));
+        assert_eq!(query.step(&[], 0, at(0)), Step::Wait(at(250)));
+        assert_eq!(query.step(&servers, servers.len(), at(250)), Step::Ask(servers[0]));
     }
 }

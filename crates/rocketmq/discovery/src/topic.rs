@@ -135,7 +135,16 @@ impl Topic {
                 self.affirmed_by.clear();
                 self.route = None;
             }
-            Judgement::Same | Judgement::Doubted | Judgement::NotExist | Judgement::Missing => {}
+            Judgement::Same => {
+                // Equal to subscribers, but cluster or zone may be others: who passes routes on wants the newest.
+                let differs =
+                    |route: &Arc<TopicRoute>| self.route.as_deref().is_some_and(|known| **route != *known);
+                let newest = heard.routes.last().map(|(_, route)| route).filter(|route| differs(route));
+                if let Some(newest) = newest.cloned() {
+                    self.route = Some(newest);
+                }
+            }
+            Judgement::Doubted | Judgement::NotExist | Judgement::Missing => {}
         }
         if let Some(known) = &self.route {
             for (server, route) in &heard.routes {
