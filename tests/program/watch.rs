@@ -9,9 +9,9 @@ fn changes_are_told_as_they_happen_until_ctrl_c() {
     let server = Server::start(&[]);
     let mut watch = Ongoing::start(&format!("watch T1 --every 100ms -n {}", server.address));
     watch.wait_for("T1 does not exist: no broker has registered it; waiting for it");
-    let broker = server.register("broker-a", "127.0.0.1:10911", &["T1"]);
+    let broker = server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"]);
     watch.wait_for("T1 is on broker-a: 16 queues, RW-, master at 127.0.0.1:10911");
-    let _other = server.register("broker-b", "127.0.0.1:10921", &["T1"]);
+    let _other = server.register("broker-b", "127.0.0.1:10921", &["T1", "T2"]);
     watch.wait_for("T1 is on broker-b");
     assert_eq!(server.ask("wipe-write broker-b").code, 0);
     watch.wait_for("T1 has the permission R-- on broker-b, not RW-");
@@ -24,7 +24,7 @@ fn changes_are_told_as_they_happen_until_ctrl_c() {
 #[test]
 fn an_outage_and_its_end_are_told_for_the_route_and_the_server() {
     let server = Server::start(&[]);
-    let _broker = server.register("broker-a", "127.0.0.1:10911", &["T1"]);
+    let _broker = server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"]);
     let dead = DeadPort::new();
     let list = format!("{};{}", server.address, dead.address());
     let watch = Ongoing::start(&format!("watch T1 --every 100ms -n {list}"));
@@ -40,7 +40,7 @@ fn an_outage_and_its_end_are_told_for_the_route_and_the_server() {
 #[test]
 fn programs_get_one_object_a_line_and_the_time_ends_it() {
     let server = Server::start(&[]);
-    let _broker = server.register("broker-a", "127.0.0.1:10911", &["T1"]);
+    let _broker = server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"]);
     let told = server.ask("watch T1 --for 1s -o json");
     assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
     let events: Vec<serde_json::Value> =
