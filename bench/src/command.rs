@@ -4,6 +4,7 @@ mod compare;
 mod fault;
 mod load;
 mod memory;
+mod play;
 mod register;
 mod start;
 mod storm;
@@ -41,6 +42,9 @@ enum Program {
     Death(storm::DeathOptions),
     /// What programs notice of servers, machines and agents that fail
     Fault(fault::Options),
+    /// A broker or client that a scenario runs as a process of its own
+    #[command(subcommand, hide = true)]
+    Play(play::Options),
     /// Time from the start of the process to the first answer
     Start(start::Options),
 }
@@ -81,6 +85,7 @@ pub fn run() -> Result<()> {
         Program::Storm(options) => options.run(),
         Program::Death(options) => options.run(),
         Program::Fault(options) => options.run(),
+        Program::Play(options) => options.run(),
         Program::Start(options) => options.run(),
     }
 }

@@ -3,9 +3,20 @@
 mod agent_cost;
 mod agent_death;
 mod agent_route_change;
+mod avoidance;
+mod broker_death;
+mod failover;
+mod hung_start;
 mod java_hung_server;
 mod java_silent_machine;
+mod loss;
+mod memory;
+mod outage;
+mod replacement;
 mod report;
+mod restart;
+pub(crate) mod stage;
+mod topic_creation;
 
 use std::path::PathBuf;
 
@@ -39,10 +50,30 @@ enum Scenario {
     AgentDeath(agent_death::Options),
     /// How much later than directly a route change is seen through an agent
     AgentRouteChange(agent_route_change::Options),
+    /// Choices with one of four brokers stopped and one slow
+    Avoidance(avoidance::Options),
+    /// Choices and the route after a broker was killed with -9
+    BrokerDeath(broker_death::Options),
+    /// Clients while the server that they use hangs and the one that hung goes on
+    Failover(failover::Options),
+    /// New clients with one server hung, one out of reach and one well
+    HungStart(hung_start::Options),
     /// Java broker and producer while one of three name servers is stopped, without and with agents
     JavaHungServer(java_hung_server::Options),
     /// Java clients while a machine with a name server and a broker is silent, direct and through an agent
     JavaSilentMachine(java_silent_machine::Options),
+    /// A broker whose path to one server loses packets
+    Loss(loss::Options),
+    /// Memory of a client that watches very many topics
+    Memory(memory::Options),
+    /// What clients know while all servers are down
+    Outage(outage::Options),
+    /// Choices while the list of servers grows and shrinks
+    Replacement(replacement::Options),
+    /// Servers that were restarted, and brokers that stood still
+    Restart(restart::Options),
+    /// Topics that a broker creates while one of its servers is hung
+    TopicCreation(topic_creation::Options),
 }
 
 impl Options {
@@ -55,8 +86,18 @@ impl Options {
             Some(Scenario::AgentCost(options)) => options.run(),
             Some(Scenario::AgentDeath(options)) => options.run(),
             Some(Scenario::AgentRouteChange(options)) => options.run(),
+            Some(Scenario::Avoidance(options)) => options.run(),
+            Some(Scenario::BrokerDeath(options)) => options.run(),
+            Some(Scenario::Failover(options)) => options.run(),
+            Some(Scenario::HungStart(options)) => options.run(),
             Some(Scenario::JavaHungServer(options)) => options.run(),
             Some(Scenario::JavaSilentMachine(options)) => options.run(),
+            Some(Scenario::Loss(options)) => options.run(),
+            Some(Scenario::Memory(options)) => options.run(),
+            Some(Scenario::Outage(options)) => options.run(),
+            Some(Scenario::Replacement(options)) => options.run(),
+            Some(Scenario::Restart(options)) => options.run(),
+            Some(Scenario::TopicCreation(options)) => options.run(),
         }?;
         // What it lacked was said already.
         let Some(report) = report else { return Ok(()) };
@@ -112,6 +153,11 @@ impl Programs {
         // The programs change their working folder.
         path.canonicalize()
             .with_context(|| format!("no Waypost binary at {}: give --waypost", path.display()))
+    }
+
+    /// Whether the machine has what these name servers need; says so if not.
+    pub(crate) fn ready(&self, scenario: &str) -> bool {
+        self.servers == ServerKind::Waypost || java_present(scenario)
     }
 
     /// What runs as name server.
