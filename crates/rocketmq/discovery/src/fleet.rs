@@ -77,12 +77,18 @@ impl Fleet {
         }
     }
 
-    /// The servers in the order in which to ask them.
+    /// The servers in the order in which to ask them. One that was never asked is as good as the best that
+    /// answers, no better: it may be hung, and a caller would pay for finding out.
     #[must_use]
     pub fn ranked(&self) -> Vec<ServerId> {
+        let known = |server: &&Server| !server.health.is_suspect() && server.health.latency.is_some();
+        let best = self.servers.iter().filter(known).map(|server| server.health.class()).min();
         let mut order: Vec<&Server> = self.servers.iter().collect();
         // Stable: the random order decides among equals.
-        order.sort_by_key(|server| server.health.class());
+        order.sort_by_key(|server| match best {
+            Some(best) if is_untried(server) => best,
+            _ => server.health.class(),
+        });
         order.into_iter().map(|server| server.id).collect()
     }
 
@@ -118,10 +124,10 @@ impl Fleet {
         }
     }
 
-    /// The servers to probe now: those whose quarantine is over, and the chosen one if it was idle. Each is
-    /// marked until [`Fleet::probed`].
+    /// The servers to probe now: those whose quarantine is over, the chosen one if it was idle, and once those
+    /// that were never asked if the chosen one is slow. Each is marked until [`Fleet::probed`].
     pub fn start_probes(&mut self, now: Millis) -> Vec<ServerId> {
-        let chosen = self.ranked().first().copied();
+        let chosen = self.chosen();
         let due = |server: &Server| probe_time(server, chosen).is_some_and(|at| now >= at);
         let mut started = Vec::new();
         for server in self.servers.iter_mut().filter(|server| due(server)) {
@@ -141,17 +147,45 @@ impl Fleet {
     /// When [`Fleet::start_probes`] has something to start.
     #[must_use]
     pub fn next_probe(&self) -> Option<Millis> {
-        let chosen = self.ranked().first().copied();
+        let chosen = self.chosen();
         self.servers.iter().filter_map(|server| probe_time(server, chosen)).min()
+    }
+
+    /// The server that is asked first, if it answers.
+    fn chosen(&self) -> Option<Chosen> {
+        let first = self.server(*self.ranked().first()?)?;
+        if first.health.is_suspect() {
+            return None;
+        }
+        let slow = first.health.class() > Health::default().class();
+        Some(Chosen { id: first.id, last_answer: first.health.last_answer?, slow })
     }
 }
 
-fn probe_time(server: &Server, chosen: Option<ServerId>) -> Option<Millis> {
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    id: ServerId,
+    last_answer: Millis,
+    slow: bool,
+}
+
+fn probe_time(server: &Server, chosen: Option<Chosen>) -> Option<Millis> {
     if server.probing {
         return None;
     }
-    let idle = || server.health.last_answer.map(|last| last.after(IDLE_PROBE));
-    server.health.probe_at.or_else(|| if chosen == Some(server.id) { idle() } else { None })
+    if server.health.probe_at.is_some() {
+        return server.health.probe_at;
+    }
+    let chosen = chosen?;
+    if chosen.id == server.id {
+        return Some(chosen.last_answer.after(IDLE_PROBE));
+    }
+    (chosen.slow && is_untried(server)).then_some(chosen.last_answer)
+}
+
+/// Whether nothing is known of it.
+fn is_untried(server: &Server) -> bool {
+    !server.health.is_suspect() && server.health.latency.is_none()
 }
 
 #[cfg(test)]
@@ -214,6 +248,38 @@ mod tests {
         fleet.answered(order[0], Duration::from_millis(900), Millis::ZERO);
         fleet.answered(order[1], Duration::from_millis(2), Millis::ZERO);
         assert_eq!(fleet.ranked(), [order[1], order[0]]);
+    }
+
+    #[test]
+    fn a_server_that_was_never_asked_is_not_better_than_one_that_answers() {
+        let (mut fleet, _) = fleet(&[1, 2, 3], 1);
+        let order = fleet.ranked();
+        fleet.answered(order[0], Duration::from_millis(60), Millis::ZERO);
+        assert_eq!(fleet.ranked(), order);
+    }
+
+    #[test]
+    fn whether_another_server_is_nearer_than_a_slow_one_is_found_by_one_probe() {
+        let (mut fleet, mut random) = fleet(&[1, 2, 3], 1);
+        let order = fleet.ranked();
+        let now = Millis::new(1_000);
+        fleet.answered(order[0], Duration::from_millis(5), now);
+        assert_eq!(fleet.start_probes(now), [], "it is near enough");
+        for _ in 0..20 {
+            fleet.answered(order[0], Duration::from_millis(60), now);
+        }
+        assert_eq!(fleet.next_probe(), Some(now));
+        let mut probed = fleet.start_probes(now);
+        probed.sort();
+        let mut others = order[1..].to_vec();
+        others.sort();
+        assert_eq!(probed, others);
+        fleet.answered(order[1], Duration::from_millis(5), now);
+        fleet.probed(order[1]);
+        fleet.failed(order[2], Fault::Silent, now, &mut random);
+        fleet.probed(order[2]);
+        assert_eq!(fleet.ranked(), [order[1], order[0], order[2]]);
+        assert_eq!(fleet.start_probes(now), [], "each is known now");
     }
 
     #[test]
