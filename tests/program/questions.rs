@@ -166,7 +166,7 @@ fn the_page_of_commands_names_every_command() {
                 continue;
             }
             let command = format!("{path} {name}");
-            let is_group = ["kv", "config"].contains(&name);
+            let is_group = ["kv", "config", "bench"].contains(&name);
             let shown = command.trim_start();
             assert!(is_group || page.contains(&format!("`{shown}")), "{shown} is missing in docs/cli.md");
             named += 1;
