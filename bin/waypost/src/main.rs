@@ -1,5 +1,7 @@
 //! The one binary: parse arguments and configuration, wire, run.
 
+mod agent;
+mod bench;
 mod configuration;
 mod demo;
 mod logs;
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Demo(arguments) => demo::demo(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
+        Command::Agent(arguments) => agent::agent(arguments),
         Command::Remote(command) => report(ask(run(command))),
         Command::Watch(arguments) => ongoing::go_on(arguments.output.output, async |voice, stop| {
             watch::watch(&arguments, voice, stop).await
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
             let form = arguments.output.output;
             ongoing::go_on(form, async |voice, stop| register::register(&arguments, voice, stop).await)
         }
+        Command::Bench(command) => bench::bench(&command),
         Command::Config(ConfigCommand::Remote(command)) => report(ask(run_config(command))),
         Command::Config(ConfigCommand::Check { configuration }) => configuration::check(&configuration),
         Command::Config(ConfigCommand::Show { configuration, output }) => {

@@ -19,6 +19,15 @@ pub(crate) enum Stopping {
     Interrupt,
 }
 
+/// What a signal wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    /// The end.
+    Stop(Stopping),
+    /// Files to be read again (SIGHUP).
+    Reload,
+}
+
 impl Stopping {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,15 +54,25 @@ impl Signals {
         })
     }
 
+    /// Waits for the next signal. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.terminate.recv() => Wish::Stop(Stopping::Terminate),
+            _ = self.interrupt.recv() => Wish::Stop(Stopping::Interrupt),
+            _ = self.hang_up.recv() => Wish::Reload,
+        }
+    }
+
     /// Waits for the next signal that asks to stop. Cancel safe.
     pub(crate) async fn stopping(&mut self) -> Stopping {
         loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return Stopping::Terminate,
-                _ = self.interrupt.recv() => return Stopping::Interrupt,
+            match self.next().await {
+                Wish::Stop(signal) => return signal,
                 // A terminal that closes must not take the server with it.
-                _ = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP changes nothing: certificates are reloaded by themselves, settings by `waypost config set`");
+                Wish::Reload => {
+                    tracing::info!(
+                        "SIGHUP changes nothing: certificates are reloaded by themselves, settings by `waypost config set`"
+                    );
                 }
             }
         }

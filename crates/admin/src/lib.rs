@@ -1,4 +1,4 @@
-//! The HTTP side of the server: metrics, health and the live table.
+//! The HTTP side of the server and of the agent: metrics, health, the live table.
 //!
 //! It only shows. It never changes anything, and it cannot hold up route queries: connections are few and
 //! bounded, a silent one is closed, and whatever reads the table runs on threads that may block, two at a
@@ -22,6 +22,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod agent;
 mod answer;
 mod connection;
 mod table;
@@ -113,23 +114,7 @@ impl Admin {
             readers: Semaphore::new(READERS_MAX),
             probes: Semaphore::new(PROBES_MAX),
         });
-        let limits = AcceptLimits { connections: CONNECTIONS_MAX, ..AcceptLimits::default() };
-        let acceptor = Acceptor::new(listeners, limits);
-        let (sender, accepted) = mpsc::channel::<Accepted>(CONNECTIONS_MAX as usize);
-        let stop = tasks.stop();
-        tasks.spawn(async move {
-            // There is room for every connection that the limits admit.
-            acceptor.run(&stop, |accepted| drop(sender.try_send(accepted))).await;
-        });
-        let stop = tasks.stop();
-        let serve = axum::serve(Incoming { accepted, address }, router(Arc::clone(&shared)))
-            .with_graceful_shutdown(async move { stop.requested().await })
-            .into_future();
-        tasks.spawn(async move {
-            if let Err(error) = serve.await {
-                tracing::error!(%error, "the admin side stopped");
-            }
-        });
+        serve(listeners, router(Arc::clone(&shared)), tasks);
         Self { address, shared }
     }
 
@@ -145,6 +130,34 @@ impl Admin {
     }
 }
 
+/// Serves a router on listeners until the tasks are stopped.
+fn serve(listeners: Vec<Listener>, router: Router, tasks: &Tasks) {
+    let address = listeners.first().map_or_else(|| SocketAddr::from(([0; 4], 0)), Listener::address);
+    let limits = AcceptLimits { connections: CONNECTIONS_MAX, ..AcceptLimits::default() };
+    let acceptor = Acceptor::new(listeners, limits);
+    let (sender, accepted) = mpsc::channel::<Accepted>(CONNECTIONS_MAX as usize);
+    let stop = tasks.stop();
+    tasks.spawn(async move {
+        // There is room for every connection that the limits admit.
+        acceptor.run(&stop, |accepted| drop(sender.try_send(accepted))).await;
+    });
+    let stop = tasks.stop();
+    let serve = axum::serve(Incoming { accepted, address }, router)
+        .with_graceful_shutdown(async move { stop.requested().await })
+        .into_future();
+    tasks.spawn(async move {
+        if let Err(error) = serve.await {
+            tracing::error!(%error, "the admin side stopped");
+        }
+    });
+}
+
+/// An answer with metrics.
+fn metrics_answer(text: String) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], text).into_response()
+}
+
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/", get(async || say(StatusCode::OK, PATHS)))
@@ -158,10 +171,7 @@ fn router(shared: Arc<Shared>) -> Router {
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     match shared.read(View::metrics_text).await {
-        Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], text).into_response()
-        }
+        Ok(text) => metrics_answer(text),
         Err(busy) => busy.into_response(),
     }
 }

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub enum Command {
     Demo(DemoArguments),
     /// Run a NameServer, on port 9876 unless told otherwise
     Serve(ServeArguments),
+    /// Run an agent: a name server on this machine for programs that cannot be changed
+    Agent(AgentArguments),
     /// Commands that ask NameServers.
     #[command(flatten)]
     Remote(RemoteCommand),
@@ -45,6 +48,9 @@ pub enum Command {
     Watch(WatchArguments),
     /// Run simulated brokers that a file describes, with faults at set times: for drills
     Register(RegisterArguments),
+    /// Put load on name servers and tell how fast they answer
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Look at the configuration of this machine's server, or at that of running ones
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -315,6 +321,54 @@ pub struct ServeArguments {
     pub kv_from_backup: bool,
 }
 
+/// `waypost agent`, or what is asked of a running one.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct AgentArguments {
+    /// A question to a running agent.
+    #[command(subcommand)]
+    pub command: Option<AgentCommand>,
+    /// Name servers, separated by ";"; the agent asks and informs all of them. Without it: NAMESRV_ADDR, or the
+    /// address server of rocketmq.namesrv.domain.
+    #[arg(
+        short = 'n',
+        long = "namesrv",
+        alias = "namesrvAddr",
+        value_name = "LIST",
+        help_heading = "Servers"
+    )]
+    pub servers: Option<String>,
+    /// Read the list from this file, again whenever it changes and on SIGHUP.
+    #[arg(long, value_name = "FILE", conflicts_with = "servers", help_heading = "Servers")]
+    pub servers_file: Option<PathBuf>,
+    /// How the connections to name servers are protected.
+    #[command(flatten)]
+    pub tls: TlsArguments,
+    /// Where programs of this machine connect to; can be repeated.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9876")]
+    pub listen: Vec<SocketAddr>,
+    /// Keep routes and what brokers said in this folder, so that the agent's own end costs nothing.
+    #[arg(long, value_name = "FOLDER", env = "WAYPOST_AGENT_STATE")]
+    pub state: Option<PathBuf>,
+    /// Where metrics and status are served over HTTP; 127.0.0.1:9881, if it is free, unless set.
+    #[arg(long, value_name = "ADDRESS")]
+    pub admin_listen: Option<SocketAddr>,
+}
+
+/// Questions to a running agent.
+#[derive(Clone, Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Show how an agent does: name servers, routes, brokers and what each server accepted of them
+    Status {
+        /// The agent's HTTP side.
+        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9881")]
+        admin: AdminUrl,
+        /// In which form.
+        #[command(flatten)]
+        output: OutputArguments,
+    },
+}
+
 /// What `watch` follows.
 #[derive(Clone, Debug, Args)]
 pub struct WatchArguments {
@@ -356,6 +410,55 @@ pub struct RegisterArguments {
     #[command(flatten)]
     pub tls: TlsArguments,
     /// In which form; JSON is one object a line.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Which load.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Ask for routes as fast as they are answered, on a few connections
+    Lookup(LookupArguments),
+    /// Register a broker with many topics again and again; it leaves at the end
+    Register(RegistrationArguments),
+}
+
+/// How `bench lookup` asks.
+#[derive(Clone, Debug, Args)]
+pub struct LookupArguments {
+    /// A topic to ask for, once or several times; without it all that the server has.
+    #[arg(long = "topic", value_name = "TOPIC")]
+    pub topics: Vec<String>,
+    /// How long is measured, such as 5s.
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = parse_span)]
+    pub duration: Duration,
+    /// Connections at once.
+    #[arg(long, value_name = "NUMBER", default_value = "8", value_parser = parse_count)]
+    pub connections: usize,
+    /// Queries in flight on each connection.
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = parse_count)]
+    pub depth: usize,
+    /// Whom to load, one after the other.
+    #[command(flatten)]
+    pub list: ListArguments,
+    /// In which form.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// How `bench register` registers.
+#[derive(Clone, Debug, Args)]
+pub struct RegistrationArguments {
+    /// Topics of the broker.
+    #[arg(long, value_name = "NUMBER", default_value = "1000", value_parser = parse_count)]
+    pub topics: usize,
+    /// Registrations of each kind.
+    #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = parse_count)]
+    pub rounds: usize,
+    /// Whom to load, one after the other.
+    #[command(flatten)]
+    pub list: ListArguments,
+    /// In which form.
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -457,6 +560,14 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
         _ => Err("write KEY=VALUE".to_owned()),
+    }
+}
+
+/// A number from 1 to 100,000: more of anything here would measure the generator.
+fn parse_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=100_000) => Ok(count),
+        _ => Err("write a number from 1 to 100000".to_owned()),
     }
 }
 

@@ -26,7 +26,9 @@
 //! 2. No command waits longer than its time limit, whatever servers do.
 //! 3. What servers send never reaches a terminal with control characters in it.
 
+pub mod agent_status;
 pub mod arguments;
+pub mod bench;
 pub mod brokers;
 pub mod call;
 pub mod changes;

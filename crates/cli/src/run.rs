@@ -254,7 +254,11 @@ fn caller(servers: &ServerArguments) -> Result<Caller, Report> {
 }
 
 /// Opens connections that are protected as asked.
-pub(crate) fn dialer(arguments: &TlsArguments) -> Result<Dialer, Report> {
+///
+/// # Errors
+///
+/// A report of wrong usage.
+pub fn dialer(arguments: &TlsArguments) -> Result<Dialer, Report> {
     let trust = match (arguments.tls, &arguments.tls_ca, arguments.tls_insecure) {
         (false, ..) => None,
         (true, Some(file), _) => Some(ServerTrust::Authorities(file.clone())),

@@ -5,4 +5,20 @@
 //! is a relay that says to every name server what the broker says, byte for byte, and nothing of its own. It
 //! refuses to hold a lease that the broker does not renew.
 
+pub mod agent;
+mod broker;
+mod brokers;
+mod desk;
+mod heard;
+mod metrics;
+mod outbox;
+mod reads;
 pub mod relay;
+mod reply;
+mod routes;
+mod saved;
+mod session;
+pub mod status;
+mod store;
+mod upstream;
+mod writes;

@@ -1,0 +1,198 @@
+//! `waypost agent`: the agent, its HTTP side, its list of name servers, and how they end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sd_notify::NotifyState;
+use waypost_cli::arguments::{AgentArguments, AgentCommand};
+use waypost_cli::exit::Exit;
+use waypost_cli::{agent_status, run};
+use waypost_net::address::AddressList;
+use waypost_net::listener::Listener;
+use waypost_net::tasks::Tasks;
+use waypost_rocketmq_agent::agent::{Agent, Options};
+use waypost_rocketmq_nameserver::config::Logs;
+use waypost_rocketmq_remoting::source::Source;
+
+use crate::signals::{Signals, Wish};
+use crate::{ask, logs, output, report};
+
+/// Where the HTTP side is unless set.
+const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9881);
+
+/// How often the file of servers is looked at.
+const FILE_PERIOD: Duration = Duration::from_secs(2);
+
+/// How long readers of the HTTP side may take at the end.
+const REST_LIMIT: Duration = Duration::from_millis(500);
+
+pub(crate) fn agent(arguments: AgentArguments) -> ExitCode {
+    if let Some(AgentCommand::Status { admin, output }) = &arguments.command {
+        return report(ask(agent_status::status(admin, *output)));
+    }
+    let dialer = match run::dialer(&arguments.tls) {
+        Ok(dialer) => dialer,
+        Err(wrong) => return report(Ok(wrong)),
+    };
+    let source = match source(&arguments) {
+        Ok(source) => source,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            return ExitCode::from(Exit::Usage.code());
+        }
+    };
+    let options =
+        Options { listen: arguments.listen.clone(), servers: source, dialer, state: arguments.state.clone() };
+    let ended = start(options, &arguments);
+    logs::flush();
+    match ended {
+        Ok(code) => code,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            ExitCode::from(Exit::No.code())
+        }
+    }
+}
+
+fn source(arguments: &AgentArguments) -> anyhow::Result<Source> {
+    match &arguments.servers_file {
+        Some(file) => Ok(Source::List(read_list(file)?)),
+        None => Ok(Source::from_environment(arguments.servers.as_deref())?),
+    }
+}
+
+/// The list in a file: items separated by `;`, commas or line ends; `#` begins a remark.
+fn read_list(file: &Path) -> anyhow::Result<AddressList> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("the list of name servers in {} cannot be read", file.display()))?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let items: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let list = items.join(";").replace(";;", ";");
+    match Source::parse(&list).with_context(|| format!("the list in {}", file.display()))? {
+        Source::List(list) => Ok(list),
+        _ => anyhow::bail!("the list in {} is no list", file.display()),
+    }
+}
+
+fn start(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
+    logs::start(&Logs::default()).context("no thread for the logs")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("waypost")
+        .enable_all()
+        .build()
+        .context("no threads; raise the limit of processes (ulimit -u)")?;
+    let ended = runtime.block_on(serve(options, arguments));
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new().context("signals cannot be caught")?;
+    let admin = bind_admin(arguments.admin_listen)?;
+    if options.state.is_none() {
+        tracing::warn!(
+            "no --state folder: after the agent's own end brokers are off the route until they register"
+        );
+    }
+    let agent = Arc::new(Agent::start(options)?);
+    let tasks = Tasks::new();
+    let admin = admin.map(|listeners| waypost_admin::agent::serve(listeners, Arc::clone(&agent), &tasks));
+    let listening: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
+    let mut text = format!("agent ready: programs of this machine use namesrvAddr={}\n", listening.join(";"));
+    match admin {
+        Some(address) => text.push_str(&format!("admin: http://{address}/ (metrics, status)\n")),
+        None => text.push_str("admin: none; choose an address with --admin-listen\n"),
+    }
+    output::data(text.as_bytes());
+    tracing::info!(listening = listening.join(", "), version = env!("CARGO_PKG_VERSION"), "agent started");
+    // Without systemd there is nobody to notify.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+
+    let signal = follow(&agent, arguments.servers_file.clone(), &mut signals).await;
+    tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    let stop = async {
+        agent.shutdown().await;
+        tasks.cancel();
+        tasks.drain(REST_LIMIT).await;
+    };
+    tokio::select! {
+        () = stop => {}
+        second = signals.stopping() => return Ok(second.exit_code()),
+    }
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the list of servers again when its file changed or SIGHUP came, until a signal asks to stop.
+async fn follow(agent: &Agent, file: Option<PathBuf>, signals: &mut Signals) -> crate::signals::Stopping {
+    let changed =
+        |file: &Option<PathBuf>| file.as_ref().and_then(|file| std::fs::metadata(file).ok()?.modified().ok());
+    let mut seen = changed(&file);
+    let mut ticks = tokio::time::interval(FILE_PERIOD);
+    loop {
+        tokio::select! {
+            wish = signals.next() => match wish {
+                Wish::Stop(signal) => return signal,
+                Wish::Reload => {}
+            },
+            _ = ticks.tick() => {
+                let now = changed(&file);
+                if now == seen {
+                    continue;
+                }
+                seen = now;
+            }
+        }
+        let Some(file) = &file else {
+            tracing::info!(
+                "SIGHUP changes nothing: the list of name servers is not from a file (--servers-file)"
+            );
+            continue;
+        };
+        match read_list(file) {
+            Ok(list) => {
+                tracing::info!(servers = %list, file = %file.display(), "the list of name servers was read");
+                agent.replace_servers(list);
+            }
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "the known list of name servers stays")
+            }
+        }
+    }
+}
+
+/// A taken port stops the start only if somebody chose it: several agents on one machine are possible.
+fn bind_admin(chosen: Option<SocketAddr>) -> anyhow::Result<Option<Vec<Listener>>> {
+    match (waypost_admin::bind(chosen.unwrap_or(DEFAULT_ADMIN)), chosen) {
+        (Ok(listeners), _) => Ok(Some(listeners)),
+        (Err(error), Some(_)) => Err(error.into()),
+        (Err(error), None) => {
+            tracing::warn!(%error, "no HTTP side: the agent runs without metrics and status");
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_have_one_server_a_line_and_remarks() {
+        let folder = std::env::temp_dir().join(format!("waypost-agent-list-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("servers");
+        std::fs::write(&file, "# production\na:9876; b:9876\n\nc:9876 # new\n").expect("a file");
+        let list = read_list(&file).expect("a list");
+        assert_eq!(list.to_string(), "a:9876;b:9876;c:9876");
+        std::fs::write(&file, "# nobody\n").expect("a file");
+        let error = format!("{:#}", read_list(&file).expect_err("no list"));
+        assert!(error.contains("servers"), "{error}");
+        std::fs::remove_dir_all(&folder).expect("it is removed");
+    }
+}

@@ -1,0 +1,58 @@
+//! The HTTP side of an agent.
+//!
+//! | path | what |
+//! | --- | --- |
+//! | `/` | this list |
+//! | `/metrics` | everything that is counted and measured, for Prometheus |
+//! | `/healthz` | 200 while the process answers |
+//! | `/v1/agent` | servers, routes and brokers as JSON |
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use waypost_net::listener::Listener;
+use waypost_net::tasks::Tasks;
+use waypost_rocketmq_agent::agent::Agent;
+
+use crate::answer::say;
+
+/// The list of paths.
+const PATHS: &str = "\
+/metrics    everything that is counted and measured, for Prometheus
+/healthz    200 while the process answers
+/v1/agent   name servers, routes and brokers as the agent sees them, as JSON
+";
+
+/// Serves what `agent` shows until `tasks` are stopped. Returns where.
+///
+/// # Panics
+///
+/// Outside a tokio runtime.
+pub fn serve(listeners: Vec<Listener>, agent: Arc<Agent>, tasks: &Tasks) -> SocketAddr {
+    let address = listeners.first().map_or_else(|| SocketAddr::from(([0; 4], 0)), Listener::address);
+    crate::serve(listeners, router(agent), tasks);
+    address
+}
+
+fn router(agent: Arc<Agent>) -> Router {
+    Router::new()
+        .route("/", get(async || say(StatusCode::OK, PATHS)))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || say(StatusCode::OK, "ok\n")))
+        .route("/v1/agent", get(status))
+        .fallback(async || say(StatusCode::NOT_FOUND, &format!("nothing is here; there are:\n{PATHS}")))
+        .with_state(agent)
+}
+
+async fn metrics(State(agent): State<Arc<Agent>>) -> Response {
+    crate::metrics_answer(agent.metrics_text().await)
+}
+
+async fn status(State(agent): State<Arc<Agent>>) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], Json(agent.status().await)).into_response()
+}

@@ -1,0 +1,327 @@
+//! The agent: binds, serves the programs of the machine, stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::TcpStream;
+use waypost_net::accept::{AcceptLimits, Accepted, Acceptor};
+use waypost_net::address::AddressList;
+use waypost_net::budget::MemoryBudget;
+use waypost_net::clock::{Clock, Pulse};
+use waypost_net::dialer::Dialer;
+use waypost_net::entrance::Entrance;
+use waypost_net::frame_pool::FramePool;
+use waypost_net::listener::{BindAddress, ListenError, ListenOptions, Listener, bind};
+use waypost_net::preamble::{PreamblePolicy, TlsMode};
+use waypost_net::queues::Queues;
+use waypost_net::session::{Session, SessionContext};
+use waypost_net::sessions::Sessions;
+use waypost_net::tasks::{Stop, Tasks};
+use waypost_net::workers::Workers;
+use waypost_rocketmq_discovery::client::{Discovery, Options as DiscoveryOptions};
+use waypost_rocketmq_remoting::servers::Servers;
+use waypost_rocketmq_remoting::source::Source;
+use waypost_rocketmq_wire::frame::FrameLimits;
+
+use crate::metrics::Metrics;
+use crate::reads::Reads;
+use crate::relay::{Relay, RelayError, RelayOptions};
+use crate::routes::Routes;
+use crate::saved::{self, SavedRoutes};
+use crate::session::{Connection, Shared};
+use crate::status::{ServerStatus, Status};
+use crate::writes::Writes;
+
+/// Programs of one machine at once.
+const CONNECTIONS_MAX: u64 = 16_384;
+
+/// A connection that says nothing for so long is closed, as a NameServer does (`serverChannelMaxIdleTimeSeconds`).
+const IDLE_MAX: Duration = Duration::from_secs(120);
+
+/// How often idle connections and unused routes are looked for.
+const SWEEP_PERIOD: Duration = Duration::from_secs(5);
+
+/// Memory of unfinished large frames: registrations of the brokers of one machine.
+const FRAMES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Bytes that wait for one reader, and for all.
+const READER_QUEUE_MAX: usize = 32 * 1024 * 1024;
+const READER_QUEUES_MAX: usize = 256 * 1024 * 1024;
+
+/// Where answers wait for a reader before more of its requests are read.
+const HIGH_WATER: usize = 64 * 1024;
+
+/// How long the end may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
+/// How an agent works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where programs of this machine connect to.
+    pub listen: Vec<SocketAddr>,
+    /// Where the name servers are.
+    pub servers: Source,
+    /// How connections to name servers are made.
+    pub dialer: Dialer,
+    /// A folder for what has to survive the agent: routes, and what brokers said. `None` keeps nothing.
+    pub state: Option<PathBuf>,
+}
+
+/// Why an agent does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// What was saved cannot be read.
+    #[error("{0}; remove the file, or give another folder with --state")]
+    State(io::Error),
+    /// What brokers said cannot be read.
+    #[error(transparent)]
+    Relay(#[from] RelayError),
+    /// The discovery does not start.
+    #[error(transparent)]
+    Discovery(#[from] waypost_rocketmq_discovery::error::StartError),
+    /// The operating system gave no thread.
+    #[error("a thread could not be started: {0}; raise the limit of processes (ulimit -u)")]
+    Thread(io::Error),
+}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    addresses: Vec<SocketAddr>,
+    discovery: Discovery,
+    servers: Servers,
+    shared: Arc<Shared>,
+    sessions: Sessions,
+    saved: Option<Arc<SavedRoutes>>,
+    accepting: Stop,
+    connections: Tasks,
+    tasks: Tasks,
+    workers: Workers,
+}
+
+impl Agent {
+    /// Binds and serves. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When an address, a thread or the saved state is not to be had.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        let listen = ListenOptions { port_setting: "--listen", ..ListenOptions::default() };
+        let mut listeners: Vec<Listener> = Vec::new();
+        for address in &options.listen {
+            listeners.extend(bind(&BindAddress::Ip(address.ip()), address.port(), &listen)?);
+        }
+        let addresses = listeners.iter().map(Listener::address).collect();
+        let tasks = Tasks::new();
+        let discovery = Discovery::start(DiscoveryOptions {
+            dialer: Dialer {
+                tls: options.dialer.tls.clone(),
+                ..DiscoveryOptions::new(options.servers.clone()).dialer
+            },
+            // Programs choose their queues themselves.
+            probe_brokers: false,
+            ..DiscoveryOptions::new(options.servers.clone())
+        })?;
+        let servers = Servers::start(options.servers, &tasks);
+        let saved = match &options.state {
+            Some(folder) => {
+                Some(SavedRoutes::open(folder, &discovery).map(Arc::new).map_err(StartError::State)?)
+            }
+            None => None,
+        };
+        let pulse = Pulse::start(Clock::system()).map_err(StartError::Thread)?;
+        let relay_options = RelayOptions {
+            servers: servers.clone(),
+            dialer: options.dialer.clone(),
+            pulse: pulse.clone(),
+            state: options.state.clone(),
+        };
+        let relay = Relay::start(relay_options, &tasks)?;
+        let shared = Arc::new(Shared {
+            routes: Routes::new(discovery.clone()),
+            reads: Reads::new(discovery.clone()),
+            writes: Writes::new(servers.subscribe(), options.dialer, tasks.clone()),
+            relay,
+            metrics: Metrics::new(),
+            pulse,
+            limits: FrameLimits::default(),
+        });
+        let agent = Self {
+            addresses,
+            discovery,
+            servers,
+            shared,
+            sessions: Sessions::new(),
+            saved,
+            accepting: Stop::new(),
+            connections: Tasks::new(),
+            tasks,
+            workers: Workers::start(1).map_err(StartError::Thread)?,
+        };
+        agent.spawn_upkeep();
+        agent.spawn_accepting(listeners);
+        Ok(agent)
+    }
+
+    /// The addresses that it listens on.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Replaces the list of name servers, for clients and for brokers.
+    pub fn replace_servers(&self, list: AddressList) {
+        self.discovery.replace_servers(list.clone());
+        self.servers.replace(list);
+    }
+
+    /// How it does.
+    pub async fn status(&self) -> Status {
+        let now = self.discovery.clock().now();
+        let age =
+            |at: waypost_net::clock::Millis| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        let known: Vec<_> =
+            self.discovery.all_known().into_iter().filter(|(_, known)| known.route.is_some()).collect();
+        let servers = self.discovery.servers().await;
+        Status {
+            listening: self.addresses.iter().map(ToString::to_string).collect(),
+            connections: self.sessions.len(),
+            routes: known.len(),
+            stale_routes: known.iter().filter(|(_, known)| known.stale).count(),
+            oldest_route_ms: known.iter().filter_map(|(_, known)| known.checked).map(age).max(),
+            servers: servers
+                .iter()
+                .map(|server| ServerStatus {
+                    server: server.endpoint.to_string(),
+                    healthy: server.health.last_answer.is_some() && !server.health.is_suspect(),
+                    latency_us: server
+                        .health
+                        .latency
+                        .map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)),
+                    failures: server.health.failures,
+                    answered_ms: server.health.last_answer.map(age),
+                    last_fault: server.health.last_fault.map(|(fault, _)| fault.name()),
+                })
+                .collect(),
+            brokers: self.shared.relay.status(),
+        }
+    }
+
+    /// Everything that is counted and measured, in the text format of Prometheus.
+    pub async fn metrics_text(&self) -> String {
+        self.shared.metrics.text(&self.status().await)
+    }
+
+    /// Stops listening, lets connections finish what was read, saves, and closes everything. Brokers are not
+    /// unregistered: they live on, and the next agent takes over.
+    pub async fn shutdown(&self) {
+        self.accepting.request();
+        self.connections.cancel();
+        self.sessions.drain();
+        self.connections.drain(CLOSE_LIMIT).await;
+        self.sessions.close_all("shutdown");
+        self.shared.relay.close(CLOSE_LIMIT).await;
+        if let Some(saved) = &self.saved
+            && let Err(error) = saved.save(&self.discovery)
+        {
+            tracing::warn!(%error, "the routes were not saved");
+        }
+        self.tasks.cancel();
+        self.discovery.close(CLOSE_LIMIT).await;
+        self.tasks.drain(CLOSE_LIMIT).await;
+    }
+
+    fn spawn_upkeep(&self) {
+        let (shared, sessions, stop) = (Arc::clone(&self.shared), self.sessions.clone(), self.tasks.stop());
+        self.tasks.spawn(async move {
+            let mut ticks = tokio::time::interval(SWEEP_PERIOD);
+            loop {
+                tokio::select! {
+                    () = stop.requested() => return,
+                    _ = ticks.tick() => {}
+                }
+                sessions.sweep(shared.pulse.now(), IDLE_MAX);
+                shared.routes.sweep();
+            }
+        });
+        if let Some(saved) = &self.saved {
+            let stop = self.tasks.stop();
+            self.tasks.spawn(saved::keep(Arc::clone(saved), self.discovery.clone(), stop));
+        }
+    }
+
+    fn spawn_accepting(&self, listeners: Vec<Listener>) {
+        let limits = AcceptLimits { connections: CONNECTIONS_MAX, ..AcceptLimits::default() };
+        let acceptor = Acceptor::new(listeners, limits);
+        let policy = PreamblePolicy {
+            tls_mode: TlsMode::Disabled,
+            tls_available: false,
+            trusted_proxies: waypost_net::network::NetworkList::default(),
+        };
+        let door = Arc::new(Door {
+            shared: Arc::clone(&self.shared),
+            sessions: self.sessions.clone(),
+            entrance: Entrance::new(policy, None),
+            context: SessionContext {
+                clock: Clock::system(),
+                pulse: self.shared.pulse.clone(),
+                budget: MemoryBudget::new(FRAMES_MAX, self.shared.limits.frame_max as u64),
+                pool: FramePool::new(),
+                flush_at: HIGH_WATER,
+                queues: Queues::new(READER_QUEUE_MAX, READER_QUEUES_MAX),
+            },
+        });
+        let (connections, accepting, workers) =
+            (self.connections.clone(), self.accepting.clone(), self.workers.clone());
+        self.tasks.spawn(async move {
+            let serve = |accepted: Accepted| {
+                let (door, stop) = (Arc::clone(&door), connections.stop());
+                let Accepted { stream, peer, number, slot, .. } = accepted;
+                let serve = move |stream| async move {
+                    door.serve(stream, peer, number, &stop).await;
+                    drop(slot);
+                };
+                if let Err(error) = workers.serve(&connections, stream, serve) {
+                    tracing::warn!(%peer, %error, "connection closed before its first request");
+                }
+            };
+            acceptor.run(&accepting, serve).await;
+        });
+    }
+}
+
+/// Where connections come in.
+struct Door {
+    shared: Arc<Shared>,
+    sessions: Sessions,
+    entrance: Entrance,
+    context: SessionContext,
+}
+
+impl Door {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, number: u64, stop: &Stop) {
+        let entered = tokio::select! {
+            entered = self.entrance.enter(stream, peer) => entered,
+            () = stop.requested() => return,
+        };
+        let Ok(entered) = entered else { return };
+        let listed = self.sessions.list(number, peer, self.context.clock.now());
+        if stop.is_requested() {
+            return;
+        }
+        let connection = Connection::new(Arc::clone(&self.shared), number, peer);
+        let session =
+            Session::new(entered.stream, connection, Arc::clone(listed.handle()), self.context.clone());
+        let (_, connection) = session.run().await;
+        connection.ended();
+        drop(listed);
+    }
+}

@@ -1,0 +1,217 @@
+//! Route queries (105), answered from what discovery knows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use waypost_net::clock::{Clock, Millis};
+use waypost_net::session::Answer;
+use waypost_rocketmq_discovery::client::Discovery;
+use waypost_rocketmq_discovery::error::LookupError;
+use waypost_rocketmq_discovery::route::TopicRoute;
+use waypost_rocketmq_registry::MEMBER_GROUP_TOPIC_PREFIX;
+use waypost_rocketmq_wire::body::Dialect;
+use waypost_rocketmq_wire::code::response;
+use waypost_rocketmq_wire::frame::HeaderEncoding;
+use waypost_rocketmq_wire::message::Response;
+use waypost_rocketmq_wire::route_query::RouteQuery;
+
+/// A route that was confirmed within this is given as it is.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The same for topics that stand for the members of a broker group, by which brokers see that their master died.
+const FRESH_MEMBERS: Duration = Duration::from_secs(1);
+
+/// How long a caller waits for a known route to be confirmed.
+const REFRESH_LIMIT: Duration = Duration::from_millis(200);
+
+/// How long a caller waits for a topic that is not known: the time-out of the original's clients (spec B3).
+const UNKNOWN_LIMIT: Duration = Duration::from_millis(2_900);
+
+/// How long "no such topic" is remembered, and how long a known route is given without another attempt after
+/// nobody confirmed it.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Unknown names that are remembered at once; more are asked for again.
+const ABSENT_MAX: usize = 10_000;
+
+/// A route with its encoded bodies, which the first caller of each dialect makes.
+#[derive(Debug)]
+struct Rendered {
+    route: Arc<TopicRoute>,
+    standard: OnceLock<Bytes>,
+    legacy: OnceLock<Bytes>,
+    fresh_until: AtomicU64,
+}
+
+/// The routes as callers get them.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    discovery: Discovery,
+    clock: Clock,
+    rendered: papaya::HashMap<Arc<str>, Arc<Rendered>>,
+    absent: papaya::HashMap<Arc<str>, Millis>,
+}
+
+/// A query that has to wait, without what it borrowed.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    topic: Arc<str>,
+    dialect: Dialect,
+    zone: Option<String>,
+    opaque: i32,
+    encoding: HeaderEncoding,
+}
+
+impl Waiting {
+    pub(crate) fn new(query: &RouteQuery<'_>, opaque: i32, encoding: HeaderEncoding) -> Self {
+        Self {
+            topic: query.topic.into(),
+            dialect: query.dialect,
+            zone: query.zone.map(str::to_owned),
+            opaque,
+            encoding,
+        }
+    }
+
+    fn query(&self) -> RouteQuery<'_> {
+        RouteQuery { topic: &self.topic, dialect: self.dialect, zone: self.zone.as_deref() }
+    }
+}
+
+impl Rendered {
+    fn new(route: Arc<TopicRoute>, fresh_until: Millis) -> Self {
+        let fresh_until = AtomicU64::new(fresh_until.get());
+        Self { route, standard: OnceLock::new(), legacy: OnceLock::new(), fresh_until }
+    }
+
+    fn body(&self, dialect: Dialect) -> &Bytes {
+        let cell = match dialect {
+            Dialect::Standard => &self.standard,
+            Dialect::Legacy => &self.legacy,
+        };
+        cell.get_or_init(|| self.encode(dialect, None))
+    }
+
+    fn encode(&self, dialect: Dialect, zone: Option<&str>) -> Bytes {
+        let mut data = self.route.to_wire();
+        if let Some(zone) = zone {
+            data.keep_zone(zone);
+        }
+        let mut out = Vec::new();
+        data.encode(dialect, &mut out);
+        out.into()
+    }
+
+    fn write(&self, query: &RouteQuery<'_>, opaque: i32, encoding: HeaderEncoding, output: &mut Vec<u8>) {
+        let success = Response { opaque, ..Response::new(response::SUCCESS) };
+        match query.zone {
+            None => Response { body: self.body(query.dialect), ..success }.write(encoding, output),
+            Some(zone) => {
+                let body = self.encode(query.dialect, Some(zone));
+                Response { body: &body, ..success }.write(encoding, output);
+            }
+        }
+    }
+}
+
+fn write_absent(query: &RouteQuery<'_>, opaque: i32, encoding: HeaderEncoding, output: &mut Vec<u8>) {
+    let remark = query.no_route_remark();
+    let absent = Response { opaque, remark: Some(&remark), ..Response::new(response::TOPIC_NOT_EXIST) };
+    absent.write(encoding, output);
+}
+
+impl Routes {
+    pub(crate) fn new(discovery: Discovery) -> Self {
+        Self {
+            clock: discovery.clock().clone(),
+            discovery,
+            rendered: papaya::HashMap::new(),
+            absent: papaya::HashMap::new(),
+        }
+    }
+
+    /// Answers at once if what is known is fresh; says whether it did. Takes no lock.
+    pub(crate) fn answer_at_once(
+        &self,
+        query: &RouteQuery<'_>,
+        opaque: i32,
+        encoding: HeaderEncoding,
+        now: Millis,
+        output: &mut Vec<u8>,
+    ) -> bool {
+        let rendered = self.rendered.pin();
+        if let Some(known) = rendered.get(query.topic) {
+            let fresh = now.get() < known.fresh_until.load(Ordering::Relaxed);
+            if fresh {
+                known.write(query, opaque, encoding, output);
+            }
+            return fresh;
+        }
+        let absent = self.absent.pin();
+        let known_absent = absent.get(query.topic).is_some_and(|until| now < *until);
+        if known_absent {
+            write_absent(query, opaque, encoding, output);
+        }
+        known_absent
+    }
+
+    /// Answers after asking: a known route after 200 ms at most, an unknown topic within the caller's patience.
+    pub(crate) async fn answer(&self, waiting: Waiting) -> Answer {
+        let query = waiting.query();
+        let mut bytes = Vec::new();
+        match self.look_up(&waiting.topic).await {
+            Ok(rendered) => rendered.write(&query, waiting.opaque, waiting.encoding, &mut bytes),
+            Err(LookupError::NotExist { .. }) => {
+                write_absent(&query, waiting.opaque, waiting.encoding, &mut bytes);
+            }
+            Err(error) => {
+                let remark = error.to_string();
+                let failed = Response {
+                    opaque: waiting.opaque,
+                    remark: Some(&remark),
+                    ..Response::new(response::SYSTEM_ERROR)
+                };
+                failed.write(waiting.encoding, &mut bytes);
+            }
+        }
+        Answer { bytes, close: None }
+    }
+
+    async fn look_up(&self, topic: &Arc<str>) -> Result<Arc<Rendered>, LookupError> {
+        let age = if topic.starts_with(MEMBER_GROUP_TOPIC_PREFIX) { FRESH_MEMBERS } else { FRESH };
+        let is_known = self.discovery.known(topic).is_some_and(|known| known.route.is_some());
+        let limit = if is_known { REFRESH_LIMIT } else { UNKNOWN_LIMIT };
+        let found = self.discovery.younger_than(topic, age, limit).await;
+        let now = self.clock.now();
+        if let Err(LookupError::NotExist { .. }) = &found {
+            self.rendered.pin().remove(&**topic);
+            if self.absent.len() < ABSENT_MAX {
+                self.absent.pin().insert(Arc::clone(topic), now.after(SHORT));
+            }
+        }
+        let known = found?;
+        let Some(route) = known.route else {
+            return Err(LookupError::NotExist { topic: topic.to_string(), said: Vec::new() });
+        };
+        let fresh_until = known.checked.map_or(Millis::ZERO, |checked| checked.after(age));
+        // Who could not be confirmed is not asked for by every query.
+        let fresh_until = fresh_until.max(now.after(SHORT.min(age)));
+        let rendered = self.rendered.pin();
+        if let Some(same) = rendered.get(&**topic).filter(|old| Arc::ptr_eq(&old.route, &route)) {
+            same.fresh_until.store(fresh_until.get(), Ordering::Relaxed);
+            return Ok(Arc::clone(same));
+        }
+        let newest = Arc::new(Rendered::new(route, fresh_until));
+        rendered.insert(Arc::clone(topic), Arc::clone(&newest));
+        Ok(newest)
+    }
+
+    /// Drops what nobody asked for lately.
+    pub(crate) fn sweep(&self) {
+        let now = self.clock.now();
+        self.absent.pin().retain(|_, until| now < *until);
+        self.rendered.pin().retain(|topic, _| self.discovery.known(topic).is_some());
+    }
+}

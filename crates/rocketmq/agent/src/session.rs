@@ -1,0 +1,211 @@
+//! One connection of a program of this machine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use waypost_net::clock::Pulse;
+use waypost_net::session::{Answer, FrameBytes, Protocol, Step};
+use waypost_rocketmq_discovery::read::Read;
+use waypost_rocketmq_wire::code::{request, response};
+use waypost_rocketmq_wire::frame::{Frame, FrameLimits, HeaderEncoding, decode_frame, frame_length};
+use waypost_rocketmq_wire::header::Header;
+use waypost_rocketmq_wire::message::Response;
+use waypost_rocketmq_wire::route_query::RouteQuery;
+
+use crate::metrics::Metrics;
+use crate::reads::{Reads, is_read};
+use crate::relay::{Relay, SessionId};
+use crate::routes::{Routes, Waiting};
+use crate::writes::{self, Writes, is_write};
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) routes: Routes,
+    pub(crate) reads: Reads,
+    pub(crate) writes: Writes,
+    pub(crate) relay: Relay,
+    pub(crate) metrics: Metrics,
+    pub(crate) pulse: Pulse,
+    pub(crate) limits: FrameLimits,
+}
+
+/// The protocol side of one connection.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    id: SessionId,
+    peer: SocketAddr,
+    /// It carried a request of a broker, so its end matters to the relay.
+    carries_broker: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, number: u64, peer: SocketAddr) -> Self {
+        Self { shared, id: SessionId(number), peer, carries_broker: false }
+    }
+
+    /// To be called when the connection has ended.
+    pub(crate) fn ended(&self) {
+        if self.carries_broker {
+            self.shared.relay.session_ended(self.id);
+        }
+    }
+
+    fn complain(&self, reason: &'static str, detail: &dyn std::fmt::Display) {
+        self.shared.metrics.bad_frames.inc();
+        tracing::debug!(peer = %self.peer, reason, error = %detail, "connection closed: its bytes are no request");
+    }
+
+    fn for_relay(&mut self, code: i32) -> bool {
+        match code {
+            request::REGISTER_BROKER | request::QUERY_DATA_VERSION | request::BROKER_HEARTBEAT => {
+                self.carries_broker = true;
+                true
+            }
+            request::UNREGISTER_BROKER => true,
+            // Brokers announce single topics with the code that operators use.
+            request::REGISTER_TOPIC_IN_NAMESRV => self.carries_broker,
+            _ => false,
+        }
+    }
+
+    fn relay(&self, bytes: FrameBytes<'_>) -> Step {
+        let (shared, id, peer) = (Arc::clone(&self.shared), self.id, self.peer);
+        let frame = bytes.keep();
+        Step::Wait(Box::pin(async move {
+            let bytes = shared.relay.request(id, peer, frame.bytes.clone()).await;
+            drop(frame);
+            Answer { bytes, close: None }
+        }))
+    }
+
+    fn put(&self, bytes: FrameBytes<'_>, opaque: i32, encoding: HeaderEncoding, oneway: bool) -> Step {
+        let shared = Arc::clone(&self.shared);
+        let frame = bytes.keep();
+        Step::Wait(Box::pin(async move {
+            let answer = shared.writes.put(frame.bytes.clone(), opaque).await;
+            let mut bytes = Vec::new();
+            if !oneway {
+                answer.write(opaque, encoding, &mut bytes);
+            }
+            Answer { bytes, close: None }
+        }))
+    }
+
+    fn read(&self, header: &Header<'_>, frame: &Frame<'_>) -> Step {
+        let read = Read {
+            code: header.code,
+            language: header.language,
+            version: header.version,
+            ext: header.ext.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            body: frame.body.to_vec().into(),
+        };
+        let shared = Arc::clone(&self.shared);
+        let (opaque, encoding, oneway) = (header.opaque, frame.encoding, header.is_oneway());
+        Step::Wait(Box::pin(async move {
+            let answered = shared.reads.answer(read).await;
+            let answer = answered.unwrap_or_else(|error| writes::error(error.to_string()));
+            let mut bytes = Vec::new();
+            if !oneway {
+                answer.write(opaque, encoding, &mut bytes);
+            }
+            Answer { bytes, close: None }
+        }))
+    }
+
+    /// Route queries: the only ones that have to be quick.
+    fn route(&self, header: &Header<'_>, encoding: HeaderEncoding, output: &mut Vec<u8>) -> Step {
+        let shared = &self.shared;
+        shared.metrics.route_queries.inc();
+        if header.is_oneway() {
+            return Step::Next;
+        }
+        let query = RouteQuery::of(header);
+        if shared.routes.answer_at_once(&query, header.opaque, encoding, shared.pulse.now(), output) {
+            return Step::Next;
+        }
+        shared.metrics.route_queries_waited.inc();
+        let waiting = Waiting::new(&query, header.opaque, encoding);
+        let shared = Arc::clone(shared);
+        Step::Wait(Box::pin(async move { shared.routes.answer(waiting).await }))
+    }
+}
+
+fn refuse(header: &Header<'_>, encoding: HeaderEncoding, output: &mut Vec<u8>) {
+    let (code, remark) = match header.code {
+        request::UPDATE_NAMESRV_CONFIG => (
+            response::NO_PERMISSION,
+            "the agent has no configuration, and settings are meant for one name server: send 318 to that server"
+                .to_owned(),
+        ),
+        code => (response::REQUEST_CODE_NOT_SUPPORTED, format!(" request type {code} not supported")),
+    };
+    if !header.is_oneway() {
+        Response { opaque: header.opaque, remark: Some(&remark), ..Response::new(code) }
+            .write(encoding, output);
+    }
+}
+
+impl Protocol for Connection {
+    fn frame_length(&self, start: &[u8]) -> Result<Option<usize>, &'static str> {
+        frame_length(start, &self.shared.limits).map_err(|error| {
+            self.complain(error.kind(), &error);
+            error.kind()
+        })
+    }
+
+    fn frame(&mut self, bytes: FrameBytes<'_>, _stale: bool, output: &mut Vec<u8>) -> Step {
+        let limits = self.shared.limits;
+        let frame = match decode_frame(bytes.as_slice(), &limits) {
+            Ok(Some((frame, _))) => frame,
+            Ok(None) => return Step::Close("bad_frame"),
+            Err(error) => {
+                self.complain(error.kind(), &error);
+                return Step::Close(error.kind());
+            }
+        };
+        let header = match Header::decode(&frame, &limits) {
+            Ok(header) => header,
+            Err(error) => {
+                self.complain(error.kind(), &error);
+                return Step::Close(error.kind());
+            }
+        };
+        if header.is_response() {
+            return Step::Next;
+        }
+        let (code, opaque, oneway, encoding) =
+            (header.code, header.opaque, header.is_oneway(), frame.encoding);
+        if code == request::GET_ROUTEINFO_BY_TOPIC {
+            return self.route(&header, encoding, output);
+        }
+        self.shared.metrics.other_requests.inc();
+        if is_read(code) {
+            return self.read(&header, &frame);
+        }
+        if !is_write(code) && !is_of_brokers(code) {
+            refuse(&header, encoding, output);
+            return Step::Next;
+        }
+        if code == request::DELETE_TOPIC_IN_NAMESRV
+            && let Some(topic) = header.ext.get("topic")
+        {
+            self.shared.relay.topic_deleted(topic, header.ext.get("clusterName"));
+        }
+        drop(header);
+        if self.for_relay(code) { self.relay(bytes) } else { self.put(bytes, opaque, encoding, oneway) }
+    }
+
+    fn batch_done(&mut self, _read_at: u64, _now: u64) {}
+}
+
+/// Whether brokers send it.
+fn is_of_brokers(code: i32) -> bool {
+    matches!(
+        code,
+        request::REGISTER_BROKER
+            | request::UNREGISTER_BROKER
+            | request::QUERY_DATA_VERSION
+            | request::BROKER_HEARTBEAT
+    )
+}

@@ -1,0 +1,106 @@
+//! How the agent does, for people and for metrics.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::relay::BrokerStatus;
+
+/// How the agent does at one moment. Times are milliseconds before it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// Addresses that programs of this machine connect to.
+    pub listening: Vec<String>,
+    /// Connections of programs.
+    pub connections: usize,
+    /// Routes that are known.
+    pub routes: usize,
+    /// Of these, how many could not be confirmed when they should have been.
+    pub stale_routes: usize,
+    /// The age of the route that was confirmed longest ago; `None` without routes.
+    pub oldest_route_ms: Option<u64>,
+    /// The name servers.
+    pub servers: Vec<ServerStatus>,
+    /// The brokers of this machine.
+    pub brokers: Vec<BrokerStatus>,
+}
+
+/// How a name server does, as clients' questions see it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Which.
+    pub server: String,
+    /// Whether it answered when it was last asked.
+    pub healthy: bool,
+    /// Average time to an answer, in microseconds.
+    pub latency_us: Option<u64>,
+    /// Failures since the last answer.
+    pub failures: u32,
+    /// When it last answered.
+    pub answered_ms: Option<u64>,
+    /// What it last did wrong: `connect`, `silent`, `closed`, `refused` or `nonsense`.
+    pub last_fault: Option<&'static str>,
+}
+
+impl Status {
+    /// Appends gauges in the text format of Prometheus.
+    pub(crate) fn write_metrics(&self, text: &mut String) {
+        let seconds = |milliseconds: u64| milliseconds as f64 / 1_000.0;
+        let mut gauge = |name: &str, help: &str, rows: &[(String, f64)]| {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} gauge");
+            for (labels, value) in rows {
+                let _ = writeln!(text, "{name}{labels} {value}");
+            }
+        };
+        let single = |value: f64| vec![(String::new(), value)];
+        gauge("waypost_agent_connections", "Connections of programs", &single(self.connections as f64));
+        gauge("waypost_agent_routes", "Routes that are known", &single(self.routes as f64));
+        gauge(
+            "waypost_agent_stale_routes",
+            "Routes not confirmed in time",
+            &single(self.stale_routes as f64),
+        );
+        let oldest = self.oldest_route_ms.map(seconds).unwrap_or_default();
+        gauge(
+            "waypost_agent_oldest_route_seconds",
+            "Age of the route confirmed longest ago",
+            &single(oldest),
+        );
+        let labels = |server: &ServerStatus| format!("{{server=\"{}\"}}", escaped(&server.server));
+        let rows = |value: &dyn Fn(&ServerStatus) -> f64| {
+            self.servers.iter().map(|server| (labels(server), value(server))).collect::<Vec<_>>()
+        };
+        let up = rows(&|server| f64::from(u8::from(server.healthy)));
+        gauge("waypost_agent_server_healthy", "Whether the name server answered when last asked", &up);
+        let failures = rows(&|server| f64::from(server.failures));
+        gauge("waypost_agent_server_failures", "Failures since the last answer", &failures);
+        let latency = rows(&|server| server.latency_us.map_or(0.0, |micros| micros as f64 / 1_000_000.0));
+        gauge("waypost_agent_server_latency_seconds", "Average time to an answer", &latency);
+        let by_broker = |value: &dyn Fn(&crate::relay::UpstreamStatus) -> Option<f64>| {
+            let mut rows = Vec::new();
+            for broker in &self.brokers {
+                for server in &broker.servers {
+                    let labels = format!(
+                        "{{broker=\"{}\",address=\"{}\",server=\"{}\"}}",
+                        escaped(&broker.broker),
+                        escaped(&broker.address),
+                        escaped(&server.server)
+                    );
+                    rows.extend(value(server).map(|value| (labels, value)));
+                }
+            }
+            rows
+        };
+        let ages = by_broker(&|server| server.accepted_ms.map(seconds));
+        gauge("waypost_agent_registration_age_seconds", "Since the last accepted registration", &ages);
+        let queues = by_broker(&|server| Some(server.queue as f64));
+        gauge("waypost_agent_registration_queue", "Frames that wait for the name server", &queues);
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

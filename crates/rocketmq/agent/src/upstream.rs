@@ -1,0 +1,125 @@
+//! One broker's connection to one name server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use waypost_net::tasks::Tasks;
+use waypost_rocketmq_remoting::connection::Connection;
+use waypost_rocketmq_remoting::endpoint::Endpoint;
+use waypost_rocketmq_remoting::error::CallError;
+
+use crate::broker::Then;
+use crate::desk::Desk;
+use crate::outbox::Next;
+
+/// How long a connect may take (spec B3).
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a server may take to answer a broker's frame, which a hung one answers when it goes on. Closing the
+/// connection earlier would take the broker off its route at that moment (decision 5).
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Pause before the next attempt to connect: the first, and the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What carries a broker's frames to one server. It ends when the broker is gone or the server left the list.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) address: String,
+    pub(crate) server: Endpoint,
+    /// Changes when there may be something to say.
+    pub(crate) said: watch::Receiver<u64>,
+    /// Ends with the broker, and its connections with it.
+    pub(crate) tasks: Tasks,
+}
+
+impl Link {
+    pub(crate) async fn run(mut self) {
+        let stop = self.tasks.stop();
+        tokio::select! {
+            () = stop.requested() => {}
+            () = self.speak() => {}
+        }
+    }
+
+    async fn speak(&mut self) {
+        let mut connection: Option<Connection> = None;
+        let mut pause = PAUSE_FIRST;
+        loop {
+            self.said.mark_unchanged();
+            let (known, next) = self.desk.look(|brokers, now| {
+                let known = brokers.upstream(&self.address, &self.server).is_some();
+                (known, brokers.next(&self.address, &self.server, now))
+            });
+            if !known {
+                return;
+            }
+            if connection.take_if(|connection| !connection.is_open()).is_some() {
+                self.lost(None);
+                continue;
+            }
+            let Some(next) = next else {
+                let closed = async {
+                    match &connection {
+                        Some(connection) => connection.closed().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = closed => {}
+                    changed = self.said.changed() => if changed.is_err() { return },
+                }
+                continue;
+            };
+            let put = match &connection {
+                Some(open) => self.put(open, next).await,
+                None => self.connect().await.map(|open| {
+                    pause = PAUSE_FIRST;
+                    connection = Some(open);
+                    Then::GoOn
+                }),
+            };
+            let error = match put {
+                Ok(Then::GoOn) => continue,
+                // The server cannot take it now; another connection may meet it in a better state.
+                Ok(Then::Retry) => None,
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(open) = connection.take() {
+                open.close();
+            }
+            self.lost(error);
+            sleep(self.desk.jittered(pause)).await;
+            pause = pause.saturating_mul(2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, CallError> {
+        let opened = Connection::open(&self.desk.dialer, &self.server, CONNECT_LIMIT, &self.tasks).await;
+        match &opened {
+            Ok(_) => self.desk.change(|brokers, _| brokers.connected(&self.address, &self.server)),
+            Err(_) => self.desk.recheck(),
+        }
+        opened
+    }
+
+    async fn put(&self, connection: &Connection, next: Next) -> Result<Then, CallError> {
+        let (address, server) = (&self.address, &self.server);
+        if next.frame.oneway {
+            connection.send_frame(next.frame.bytes)?;
+            self.desk.change(|brokers, _| brokers.passed_on(address, server, next.number));
+            return Ok(Then::GoOn);
+        }
+        let answer = connection.exchange(next.frame.bytes.clone(), next.frame.opaque, ANSWER_LIMIT).await?;
+        Ok(self.desk.change(|brokers, now| brokers.answered(address, server, &next, &answer, now)))
+    }
+
+    /// There is no connection any more.
+    fn lost(&self, error: Option<String>) {
+        self.desk.change(|brokers, _| brokers.disconnected(&self.address, &self.server, error));
+    }
+}
