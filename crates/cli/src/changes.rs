@@ -238,7 +238,10 @@ mod tests {
 
     use super::*;
 
-    fn route(brokers: &[(&str, i32, i32, &[(i64, &str)])]) -> TopicRoute {
+    /// Name, queues, permission, addresses by id.
+    type Group<'a> = (&'a str, i32, i32, &'a [(i64, &'a str)]);
+
+    fn route(brokers: &[Group<'_>]) -> TopicRoute {
         let mut data = TopicRouteData::default();
         for (name, queues, perm, addresses) in brokers {
             data.queue_datas.push(QueueData {

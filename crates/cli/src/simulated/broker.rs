@@ -144,3 +144,107 @@ impl SimulatedBroker {
         farewells
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::time::{Instant, timeout};
+    use waypost_rocketmq_wire::code::request::HEART_BEAT;
+    use waypost_rocketmq_wire::frame::{FrameLimits, HeaderEncoding, decode_frame};
+    use waypost_rocketmq_wire::message::Request;
+
+    use super::*;
+
+    /// Far more than anything here takes.
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    /// A broker of a name server that is away, and a client that is connected to it.
+    async fn pair() -> (SimulatedBroker, TcpStream) {
+        let servers = Source::parse("127.0.0.1:1").expect("a list");
+        let broker = SimulatedBroker::start(&BrokerPlan::default(), servers, Dialer::default()).await;
+        let broker = broker.expect("it starts");
+        let address = broker.address().to_string();
+        let client = TcpStream::connect(address).await.expect("a connection");
+        (broker, client)
+    }
+
+    async fn ask(client: &mut TcpStream, count: usize) {
+        let mut bytes = Vec::new();
+        (0..count).for_each(|_| Request::new(HEART_BEAT).write(HeaderEncoding::Json, &mut bytes));
+        client.write_all(&bytes).await.expect("the connection is open");
+    }
+
+    /// How many answers come until none does for `patience`.
+    async fn answers(client: &mut TcpStream, patience: Duration) -> usize {
+        let (mut received, mut count) = (Vec::new(), 0);
+        while let Ok(read) = timeout(patience, client.read_buf(&mut received)).await {
+            assert!(read.expect("the connection is open") > 0, "it was closed");
+            while let Some((_, length)) = decode_frame(&received, &FrameLimits::default()).expect("frames") {
+                received.drain(..length);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    async fn one_answer(client: &mut TcpStream) {
+        let mut length = [0; 4];
+        let read = timeout(DEADLINE, client.read_exact(&mut length)).await.expect("an answer in time");
+        read.expect("the connection is open");
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        client.read_exact(&mut frame).await.expect("the whole answer");
+    }
+
+    #[tokio::test]
+    async fn a_slow_broker_answers_late_and_none_later_for_the_others() {
+        let (broker, mut client) = pair().await;
+        let delay = Duration::from_millis(300);
+        broker.behave(Conduct { delay, ..Conduct::default() }).expect("it can");
+        let start = Instant::now();
+        ask(&mut client, 5).await;
+        one_answer(&mut client).await;
+        assert!(start.elapsed() >= delay, "{:?}", start.elapsed());
+        assert_eq!(broker.messages(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_paused_broker_answers_what_waited_when_it_goes_on() {
+        let (broker, mut client) = pair().await;
+        ask(&mut client, 1).await;
+        one_answer(&mut client).await;
+        broker.behave(Conduct { paused: true, ..Conduct::default() }).expect("it can");
+        ask(&mut client, 3).await;
+        // The kernel takes a connection, as it does for a stopped process.
+        let mut late = TcpStream::connect(broker.address().to_string()).await.expect("a connection");
+        ask(&mut late, 1).await;
+        assert_eq!(answers(&mut client, Duration::from_millis(200)).await, 0);
+        assert_eq!(answers(&mut late, Duration::from_millis(100)).await, 0);
+        broker.behave(Conduct::default()).expect("it can");
+        one_answer(&mut client).await;
+        one_answer(&mut late).await;
+    }
+
+    #[tokio::test]
+    async fn a_lossy_broker_loses_its_share_and_keeps_the_connection() {
+        let (broker, mut client) = pair().await;
+        broker.behave(Conduct { loss: 0.5, ..Conduct::default() }).expect("it can");
+        ask(&mut client, 400).await;
+        let count = answers(&mut client, Duration::from_millis(500)).await;
+        // Ten standard deviations on each side.
+        assert!((100..300).contains(&count), "{count} of 400");
+        broker.behave(Conduct { loss: 1.0, ..Conduct::default() }).expect("it can");
+        ask(&mut client, 100).await;
+        assert_eq!(answers(&mut client, Duration::from_millis(200)).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_is_dropped_takes_its_connections_with_it() {
+        let (broker, mut client) = pair().await;
+        ask(&mut client, 1).await;
+        one_answer(&mut client).await;
+        drop(broker);
+        let end = timeout(DEADLINE, client.read(&mut [0; 1])).await.expect("it ends in time");
+        assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    }
+}

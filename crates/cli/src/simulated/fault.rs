@@ -68,7 +68,7 @@ impl Conduct {
                 FaultKind::Slow(by) => conduct.delay = conduct.delay.max(by),
                 FaultKind::Flapping(every) => {
                     let turns = elapsed.saturating_sub(fault.at).as_nanos() / every.as_nanos().max(1);
-                    conduct.absent |= turns % 2 == 0;
+                    conduct.absent |= turns.is_multiple_of(2);
                 }
                 FaultKind::Lossy(share) => conduct.loss = conduct.loss.max(share),
             }
