@@ -15,7 +15,7 @@ use waypost_net::address::AddressList;
 use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_agent::agent::{Agent, Options};
-use waypost_rocketmq_nameserver::config::Logs;
+use waypost_rocketmq_nameserver::config::{LogFormat, LogLevel, Logs};
 use waypost_rocketmq_remoting::source::Source;
 
 use crate::signals::{Signals, Wish};
@@ -79,7 +79,7 @@ fn read_list(file: &Path) -> anyhow::Result<AddressList> {
 }
 
 fn start(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
-    logs::start(&Logs::default()).context("no thread for the logs")?;
+    logs::start(&Logs { format: LogFormat::Text, level: LogLevel::Info }).context("no thread for the logs")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("waypost")
         .enable_all()
