@@ -18,6 +18,9 @@ const NAME: &str = "loss";
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The shortest time after which the kernel sends a lost packet again.
+const RESENT: Duration = Duration::from_millis(200);
+
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -56,16 +59,11 @@ impl Options {
         machine.lose(self.percent);
         story.step("packets are lost");
         let began = Instant::now();
-        let (looks, absences) = machine.within(|| {
-            let (probe, mut looks, mut absences) = (far.probe(), 0, Vec::new());
-            while began.elapsed() < Duration::from_secs(self.seconds) {
-                looks += 1;
-                if !on_route(probe) {
-                    absences.push(began.elapsed());
-                }
-                thread::sleep(LOOK);
-            }
-            (looks, absences)
+        let (looks, absences, (asked, late)) = thread::scope(|scope| {
+            // Over the lossy path, to show that it is one.
+            let outside = scope.spawn(|| self.ask(addresses[1], began));
+            let (looks, absences) = machine.within(|| self.look(far.probe(), began));
+            (looks, absences, outside.join().unwrap_or_default())
         });
         for absence in absences.iter().take(5) {
             story.step(format_args!("absent {:.1} s after the loss began", absence.as_secs_f64()));
@@ -76,8 +74,34 @@ impl Options {
         let figures = vec![
             Figure::of("looks at the server's route", f64::from(looks), ""),
             Figure::at_most("looks that did not find the broker", absences.len() as f64, "", 0.0),
+            Figure::of("questions over the lossy path", f64::from(asked), ""),
+            Figure::of("those that failed or had a packet sent again", f64::from(late), ""),
         ];
         Ok(Some(Report::new(NAME, done, figures)))
+    }
+
+    fn look(&self, probe: Probe, began: Instant) -> (u32, Vec<Duration>) {
+        let (mut looks, mut absences) = (0, Vec::new());
+        while began.elapsed() < Duration::from_secs(self.seconds) {
+            looks += 1;
+            if !on_route(probe) {
+                absences.push(began.elapsed());
+            }
+            thread::sleep(LOOK);
+        }
+        (looks, absences)
+    }
+
+    fn ask(&self, server: SocketAddr, began: Instant) -> (u32, u32) {
+        let (mut asked, mut late) = (0, 0);
+        while began.elapsed() < Duration::from_secs(self.seconds) {
+            let start = Instant::now();
+            let found = on_route(Probe::new(server));
+            asked += 1;
+            late += u32::from(!found || start.elapsed() >= RESENT);
+            thread::sleep(LOOK);
+        }
+        (asked, late)
     }
 }
 
