@@ -27,6 +27,9 @@ pub(crate) const DEFAULT_NAMESPACE: &str = "ORDER_TOPIC_CONFIG";
 /// How every answer of an HTTP server begins. As the length of a frame it is above [`ANSWER_MAX`].
 const HTTP: &[u8] = b"HTTP";
 
+/// The number of the one question of a connection.
+const OPAQUE: i32 = 1;
+
 /// What a NameServer answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
@@ -279,10 +282,7 @@ impl Caller {
     ///
     /// [`CallError::Unreachable`] or [`CallError::Malformed`]; what the answer says is up to the caller.
     pub async fn call(&self, server: &HostPort, request: Request<'_>) -> Result<Answer, CallError> {
-        let exchange = async {
-            let mut channel = Channel::open(&self.dialer, server, self.limit).await?;
-            channel.ask(request).await
-        };
+        let exchange = async { Channel::open(&self.dialer, server, self.limit).await?.ask(request).await };
         let silent = || CallError::Unreachable {
             server: server.clone(),
             reason: Reason::Silent { server: server.clone(), limit: self.limit },
@@ -293,39 +293,27 @@ impl Caller {
     }
 }
 
-/// A connection to a NameServer on which one question at a time is asked.
+/// A connection to a NameServer, for one question.
 #[derive(Debug)]
-pub struct Channel {
+struct Channel {
     server: HostPort,
     stream: Stream,
-    opaque: i32,
     received: Vec<u8>,
 }
 
 impl Channel {
-    /// Connects within `limit`.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError::Unreachable`].
-    pub async fn open(dialer: &Dialer, server: &HostPort, limit: Duration) -> Result<Self, CallError> {
+    async fn open(dialer: &Dialer, server: &HostPort, limit: Duration) -> Result<Self, CallError> {
         let stream = dialer.dial(server, limit).await.map_err(|error| CallError::Unreachable {
             server: server.clone(),
             reason: Reason::Dial(error),
         })?;
-        Ok(Self { server: server.clone(), stream, opaque: 0, received: Vec::new() })
+        Ok(Self { server: server.clone(), stream, received: Vec::new() })
     }
 
-    /// Sends `request` under a number of its own and waits for its answer; there is no limit of time. After
-    /// an error, or when dropped half-way, the channel is of no more use.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError::Unreachable`] or [`CallError::Malformed`].
-    pub async fn ask(&mut self, request: Request<'_>) -> Result<Answer, CallError> {
-        self.opaque = self.opaque.wrapping_add(1);
+    /// Sends `request` and waits for its answer; there is no limit of time.
+    async fn ask(mut self, request: Request<'_>) -> Result<Answer, CallError> {
         let mut frame = Vec::new();
-        Request { opaque: self.opaque, ..request }.write(HeaderEncoding::Json, &mut frame);
+        Request { opaque: OPAQUE, ..request }.write(HeaderEncoding::Json, &mut frame);
         self.stream.write_all(&frame).await.map_err(|source| self.broken(source))?;
         self.stream.flush().await.map_err(|source| self.broken(source))?;
         loop {
@@ -338,21 +326,6 @@ impl Channel {
                 Err(source) => return Err(self.broken(source)),
             }
         }
-    }
-
-    /// Waits until the other end closes the connection or breaks it.
-    pub async fn closed(&mut self) {
-        let mut unasked = [0; 1024];
-        while matches!(self.stream.read(&mut unasked).await, Ok(count) if count > 0) {}
-    }
-
-    /// The address of this end.
-    ///
-    /// # Errors
-    ///
-    /// When the connection is already broken.
-    pub fn local_address(&self) -> io::Result<std::net::SocketAddr> {
-        self.stream.socket().local_addr()
     }
 
     /// Takes whole frames from the front of what was received until one answers the question.
@@ -369,7 +342,7 @@ impl Channel {
             };
             let header =
                 Header::decode(&frame, &limits).map_err(|fault| CallError::malformed(&self.server, fault))?;
-            let answer = (header.is_response() && header.opaque == self.opaque).then(|| Answer {
+            let answer = (header.is_response() && header.opaque == OPAQUE).then(|| Answer {
                 code: header.code,
                 remark: header.remark.as_deref().map(str::to_owned),
                 ext: header.ext.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
