@@ -109,7 +109,7 @@ fn an_acting_master_serves_and_is_told_through_agents() {
     let servers = [(); 2].map(|()| stage.name_server(&acting_servers()));
     let agents = [(); 2].map(|()| stage.agent(&servers));
     let through = [0, 1].map(|index: usize| agents[index].address().to_string());
-    acts(&stage, &servers[0], [&through[0], &through[1]]);
+    let _brokers = acts(&stage, &servers[0], [&through[0], &through[1]]);
     for probe in agents.iter().map(Agent::probe).chain(servers.iter().map(NameServer::probe)) {
         let whole = poll_until(SOON, || {
             let route = probe.route("Acting")?;
@@ -124,7 +124,7 @@ fn acting_servers() -> Settings {
 }
 
 /// A master and a slave with the name servers given to each, seen at `server`.
-fn acts(stage: &Stage, server: &NameServer, name_servers: [&str; 2]) {
+fn acts(stage: &Stage, server: &NameServer, name_servers: [&str; 2]) -> (JavaPeer, JavaPeer) {
     let acting =
         Settings::new().with("enableSlaveActingMaster", "true").with("compatibleWithOldNameSrv", "false");
     let (mut master, mut slave) = pair(stage, Version::V5, name_servers, &acting);
@@ -156,6 +156,7 @@ fn acts(stage: &Stage, server: &NameServer, name_servers: [&str; 2]) {
     });
     assert_eq!(route.queues[GROUP].0, 6, "the master can be written again");
     told(stage, &mut slave, 0);
+    (master, slave)
 }
 
 /// Master and slave of one group.
