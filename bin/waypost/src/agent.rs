@@ -79,7 +79,8 @@ fn read_list(file: &Path) -> anyhow::Result<AddressList> {
 }
 
 fn start(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
-    logs::start(&Logs { format: LogFormat::Text, level: LogLevel::Info }).context("no thread for the logs")?;
+    logs::start(&Logs { format: LogFormat::Text, level: LogLevel::Info })
+        .context("no thread for the logs")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("waypost")
         .enable_all()

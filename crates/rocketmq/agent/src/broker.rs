@@ -167,7 +167,7 @@ impl Broker {
             Outbox::start_over(&mut upstream.cursor);
             upstream.connected = false;
             upstream.named = None;
-            upstream.error = error.or(upstream.error.take());
+            upstream.error = error.or_else(|| upstream.error.take());
         }
     }
 

@@ -257,18 +257,6 @@ impl Outbox {
         self.entries.len()
     }
 
-    /// Whether there is nothing to say.
-    #[must_use]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Bytes of all frames.
-    #[must_use]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The number of the last frame.
     #[must_use]
     pub(crate) fn last(&self) -> u64 {

@@ -20,8 +20,8 @@ mod workshop;
 
 pub use admin::{Mqadmin, Output};
 pub use client::{Client, ClientKind, Received, Sent};
-pub use java::{Broker, JavaPeer, broker_settings};
 pub(crate) use java::mortal;
+pub use java::{Broker, JavaPeer, broker_settings};
 pub use name_server::{NameServer, Program};
 pub use ports::{free_broker_port, free_port};
 pub use probe::{Answer, Probe, Route};

@@ -167,6 +167,6 @@ fn memory_is_bounded_and_what_is_lost_is_told() {
     let big = Frame { bytes: Bytes::from(vec![0; BYTES_MAX]), ..frame("") };
     outbox.table(big, Topics::new(vec![1, 2], false), None, true, Millis::new(2));
     assert_eq!(outbox.len(), 1);
-    assert_eq!(outbox.bytes(), BYTES_MAX);
+    assert_eq!(outbox.bytes, BYTES_MAX);
     assert_eq!(outbox.owners.len(), 2);
 }
