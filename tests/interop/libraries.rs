@@ -1,5 +1,6 @@
 //! The client and the broker library among Java name servers and Java brokers.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use waypost_net::address::AddressList;
@@ -7,7 +8,9 @@ use waypost_rocketmq_discovery::client::{Discovery, Options};
 use waypost_rocketmq_discovery::faults::Outcome;
 use waypost_rocketmq_registrar::{Identity, Options as RegistrarOptions, Quorum, Registrar, Role, Topic};
 use waypost_rocketmq_remoting::source::Source;
-use waypost_testkit::peers::{Broker, NameServer, Program, Settings, Signal, Version, poll_until};
+use waypost_testkit::peers::{
+    Broker, Client, ClientKind, NameServer, Process, Program, Scratch, Settings, Signal, Version, poll_until,
+};
 
 use crate::stage::{JAVA_TOOLS, SOON, Stage};
 
@@ -152,5 +155,43 @@ fn java_name_servers_and_mqadmin_know_a_registrar() {
     assert_eq!(farewells.len(), 2);
     for server in &servers {
         stage.wait_for_brokers(server, &[], SOON);
+    }
+}
+
+#[test]
+fn java_clients_and_mqadmin_take_simulated_brokers_for_brokers() {
+    let text = "
+        Two name servers; `waypost register` runs two simulated brokers of a drill file. mqadmin 5.5.0 lists both. A
+        Java client 5.5.0 and one 4.9.7 send 100 messages each to a topic on both: none fails.
+    ";
+    let Some(stage) = Stage::open("simulated", JAVA_TOOLS, text) else { return };
+    let servers: Vec<NameServer> = (0..2).map(|_| stage.name_server(&Settings::new())).collect();
+    let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    let names = names.join(";");
+    let home = Scratch::new("simulated");
+    let file = home.path().join("brokers.toml");
+    let broker = |name: &str| {
+        format!(
+            "[[broker]]\ncluster = \"DrillCluster\"\nname = \"{name}\"\ntopics = [{{ name = \"orders\", queues = 4 }}]\n"
+        )
+    };
+    std::fs::write(&file, broker("drill-a") + &broker("drill-b")).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waypost"));
+    command.args(["register", "-n", &names, "--from"]).arg(&file);
+    let _brokers = Process::start("waypost register", &mut command, &home.path().join("register.log"));
+    for server in &servers {
+        stage.wait_for_brokers(server, &["drill-a", "drill-b"], SOON);
+    }
+    let mut admin = stage.mqadmin(Version::V5);
+    let output = admin.run(&["topicRoute", "-n", &names, "-t", "orders"]);
+    assert!(output.text.contains("drill-a") && output.text.contains("drill-b"), "{}", output.text);
+    for version in [Version::V5, Version::V4] {
+        let kind = ClientKind::Java(version);
+        let topics = ["orders".to_owned()];
+        let mut client = Client::start(&stage.workshop, kind, &names, "drill", &topics).expect("a client");
+        client.begin_sending("orders", 100, Duration::ZERO);
+        let sent = client.sent(SOON);
+        stage.story.step(format_args!("{kind}: {} of 100 messages taken", sent.stored));
+        assert_eq!((sent.stored, sent.failures), (100, Vec::new()));
     }
 }
