@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::harness::{DEADLINE, Ongoing};
 
-/// The fast demo takes eight seconds; the rest is for a machine that is busy with other tests.
+/// The fast demo takes eleven seconds; the rest is for a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The parts must be in the text, in this order.

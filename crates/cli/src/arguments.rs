@@ -299,7 +299,7 @@ pub enum RemoteConfigCommand {
 /// How `demo` runs.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct DemoArguments {
-    /// The same in ten seconds, for tests.
+    /// The same in twelve seconds, for tests.
     #[arg(long)]
     pub fast: bool,
 }
