@@ -121,6 +121,10 @@ fn take_all(brokers: &mut Brokers, number: u16, answer: &Answer, now: u64) -> Ve
     while let Some(next) = brokers.next(MASTER, &server(number), at(now)) {
         codes.push(next.frame.code);
         assert!(codes.len() < 20, "it never ends: {codes:?}");
+        if next.frame.oneway {
+            brokers.passed_on(MASTER, &server(number), next.number);
+            continue;
+        }
         assert_eq!(brokers.answered(MASTER, &server(number), &next, answer, at(now)), Then::GoOn);
     }
     codes
@@ -235,11 +239,6 @@ fn a_slave_is_answered_when_all_servers_have_answered() {
     assert_eq!(brokers.registration_answer(&pending, at(5)), None);
     // Nobody can be waited for at a server that refuses connections.
     brokers.disconnected(MASTER, &server(2), Some("refused".into()));
-    assert!(
-        brokers.registration_answer(&pending, at(5)).is_none(),
-        "server 1 has no connection in this test"
-    );
-    brokers.connected(MASTER, &server(1));
     assert!(brokers.registration_answer(&pending, at(5)).is_some());
 }
 
