@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +8,13 @@ use clap_complete::Shell;
 
 use crate::live_table::AdminUrl;
 use crate::servers::Servers;
+
+mod ongoing;
+
+pub use self::ongoing::{
+    AgentArguments, AgentCommand, BenchCommand, DemoArguments, LookupArguments, RegisterArguments,
+    RegistrationArguments, WatchArguments,
+};
 
 /// What a user sees at the end of `waypost -h`.
 const EXAMPLES: &str = "\
@@ -296,14 +302,6 @@ pub enum RemoteConfigCommand {
     },
 }
 
-/// How `demo` runs.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct DemoArguments {
-    /// The same in twelve seconds, for tests.
-    #[arg(long)]
-    pub fast: bool,
-}
-
 /// How `serve` runs.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
@@ -319,148 +317,6 @@ pub struct ServeArguments {
     /// Start with the backup of the key-value configuration, when its file is damaged.
     #[arg(long)]
     pub kv_from_backup: bool,
-}
-
-/// `waypost agent`, or what is asked of a running one.
-#[derive(Clone, Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct AgentArguments {
-    /// A question to a running agent.
-    #[command(subcommand)]
-    pub command: Option<AgentCommand>,
-    /// Name servers, separated by ";"; the agent asks and informs all of them. Without it: NAMESRV_ADDR, or the
-    /// address server of rocketmq.namesrv.domain.
-    #[arg(
-        short = 'n',
-        long = "namesrv",
-        alias = "namesrvAddr",
-        value_name = "LIST",
-        help_heading = "Servers"
-    )]
-    pub servers: Option<String>,
-    /// Read the list from this file, again whenever it changes and on SIGHUP.
-    #[arg(long, value_name = "FILE", conflicts_with = "servers", help_heading = "Servers")]
-    pub servers_file: Option<PathBuf>,
-    /// How the connections to name servers are protected.
-    #[command(flatten)]
-    pub tls: TlsArguments,
-    /// Where programs of this machine connect to; can be repeated.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9876")]
-    pub listen: Vec<SocketAddr>,
-    /// Keep routes and what brokers said in this folder, so that the agent's own end costs nothing.
-    #[arg(long, value_name = "FOLDER", env = "WAYPOST_AGENT_STATE")]
-    pub state: Option<PathBuf>,
-    /// Where metrics and status are served over HTTP; 127.0.0.1:9881, if it is free, unless set.
-    #[arg(long, value_name = "ADDRESS")]
-    pub admin_listen: Option<SocketAddr>,
-}
-
-/// Questions to a running agent.
-#[derive(Clone, Debug, Subcommand)]
-pub enum AgentCommand {
-    /// Show how an agent does: name servers, routes, brokers and what each server accepted of them
-    Status {
-        /// The agent's HTTP side.
-        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9881")]
-        admin: AdminUrl,
-        /// In which form.
-        #[command(flatten)]
-        output: OutputArguments,
-    },
-}
-
-/// What `watch` follows.
-#[derive(Clone, Debug, Args)]
-pub struct WatchArguments {
-    /// The topic.
-    pub topic: String,
-    /// End after this time, such as 30s or 10m; without it ctrl-c ends it.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_span)]
-    pub limit: Option<Duration>,
-    /// How often the servers are asked. Clients ask every 30 s.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_span)]
-    pub every: Duration,
-    /// Whom to ask.
-    #[command(flatten)]
-    pub list: ListArguments,
-    /// How the connections are protected.
-    #[command(flatten)]
-    pub tls: TlsArguments,
-    /// In which form; JSON is one object a line.
-    #[command(flatten)]
-    pub output: OutputArguments,
-}
-
-/// What `register` simulates.
-#[derive(Clone, Debug, Args)]
-pub struct RegisterArguments {
-    /// The brokers and their faults, in TOML; docs/drills.md explains it.
-    #[arg(long, value_name = "FILE")]
-    pub from: PathBuf,
-    /// Only check the file.
-    #[arg(long)]
-    pub check: bool,
-    /// End after this time, such as 30s or 10m; without it ctrl-c ends it.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_span)]
-    pub limit: Option<Duration>,
-    /// Where the brokers register.
-    #[command(flatten)]
-    pub list: ListArguments,
-    /// How the connections are protected.
-    #[command(flatten)]
-    pub tls: TlsArguments,
-    /// In which form; JSON is one object a line.
-    #[command(flatten)]
-    pub output: OutputArguments,
-}
-
-/// Which load.
-#[derive(Clone, Debug, Subcommand)]
-pub enum BenchCommand {
-    /// Ask for routes as fast as they are answered, on a few connections
-    Lookup(LookupArguments),
-    /// Register a broker with many topics again and again; it leaves at the end
-    Register(RegistrationArguments),
-}
-
-/// How `bench lookup` asks.
-#[derive(Clone, Debug, Args)]
-pub struct LookupArguments {
-    /// A topic to ask for, once or several times; without it all that the server has.
-    #[arg(long = "topic", value_name = "TOPIC")]
-    pub topics: Vec<String>,
-    /// How long is measured, such as 5s.
-    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = parse_span)]
-    pub duration: Duration,
-    /// Connections at once.
-    #[arg(long, value_name = "NUMBER", default_value = "8", value_parser = parse_count)]
-    pub connections: usize,
-    /// Queries in flight on each connection.
-    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = parse_count)]
-    pub depth: usize,
-    /// Whom to load, one after the other.
-    #[command(flatten)]
-    pub list: ListArguments,
-    /// In which form.
-    #[command(flatten)]
-    pub output: OutputArguments,
-}
-
-/// How `bench register` registers.
-#[derive(Clone, Debug, Args)]
-pub struct RegistrationArguments {
-    /// Topics of the broker.
-    #[arg(long, value_name = "NUMBER", default_value = "1000", value_parser = parse_count)]
-    pub topics: usize,
-    /// Registrations of each kind.
-    #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = parse_count)]
-    pub rounds: usize,
-    /// Whom to load, one after the other.
-    #[command(flatten)]
-    pub list: ListArguments,
-    /// In which form.
-    #[command(flatten)]
-    pub output: OutputArguments,
 }
 
 /// Where the configuration comes from.

@@ -474,7 +474,7 @@ impl Core {
         let urgent = entry.urgent_until.is_some_and(|until| now < until) || entry.topic.is_doubted();
         let failed = query.heard.is_empty();
         let wait = match (urgent, failed) {
-            (true, _) => URGENT_PERIOD,
+            (true, _) => URGENT_PERIOD.min(self.poll_period),
             (false, true) => jittered(RETRY_PERIOD.min(self.poll_period), &mut self.random),
             // Never later than the period: who relies on it counts from the last poll.
             (false, false) => self.poll_period.mul_f64(self.random.random_range(0.8..=1.0)),

@@ -59,7 +59,7 @@ pub struct Known {
 /// What the shell has to do.
 #[derive(Debug)]
 pub enum Action {
-    /// Ask this server, and report what becomes of it with [`Core::replied`] in any case.
+    /// Ask this server, and report what becomes of it with [`Core::replied`](super::Core::replied) in any case.
     Ask {
         /// The name of this try.
         id: TryId,
