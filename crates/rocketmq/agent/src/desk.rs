@@ -1,13 +1,13 @@
 //! Where the brokers' state is, and what follows from its changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::RngExt;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use waypost_net::address::HostPort;
 use waypost_net::clock::{Clock, Millis, Pulse};
 use waypost_net::dialer::{DialError, Dialer};
@@ -97,8 +97,10 @@ impl Desk {
         desk
     }
 
-    /// Ends everything; the connections close, which is what servers see of a broker that is gone.
+    /// Ends everything; the connections close, which is what servers see of a broker that is gone. What is not on
+    /// disk yet is written first, for `limit` at most: the next agent speaks from it.
     pub(crate) async fn close(&self, limit: Duration) {
+        drop(timeout(limit, self.save_all(&mut BTreeSet::new())).await);
         self.tasks.cancel();
         let links: Vec<Tasks> =
             self.links().drain().flat_map(|(_, links)| links.servers).map(|(_, it)| it).collect();
@@ -317,32 +319,37 @@ impl Desk {
     }
 
     async fn keep_saved(self: Arc<Self>) {
-        let Some(store) = self.store.clone() else { return };
-        let mut failed = BTreeMap::new();
+        let mut failed = BTreeSet::new();
         loop {
             self.save.notified().await;
             sleep(SAVE_DELAY).await;
-            let unsaved = std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner));
-            for address in unsaved {
-                let frames = self.look(|brokers, _| brokers.frames(&address));
-                let (store, name) = (store.clone(), address.clone());
-                let write = move || {
-                    if frames.is_empty() { store.remove(&name) } else { store.save(&name, &frames) }
-                };
-                match self.tasks.spawn_blocking(write).await {
-                    Ok(Err(error)) => {
-                        // Said once until it works again: the agent serves without its disk, too.
-                        if failed.insert(address.clone(), ()).is_none() {
-                            tracing::error!(
-                                broker = address, %error,
-                                "what a broker said is not on disk: its route will not survive the agent's death"
-                            );
-                        }
-                    }
-                    _ => drop(failed.remove(&address)),
-                }
-            }
+            self.save_all(&mut failed).await;
             sleep(SAVE_PERIOD).await;
+        }
+    }
+
+    /// Writes what is not on disk. `failed` are the brokers of which that was said: once until it works again, as
+    /// the agent serves without its disk, too.
+    async fn save_all(&self, failed: &mut BTreeSet<String>) {
+        let Some(store) = &self.store else { return };
+        let unsaved = std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner));
+        for address in unsaved {
+            let frames = self.look(|brokers, _| brokers.frames(&address));
+            let (store, name) = (store.clone(), address.clone());
+            let write = move || {
+                if frames.is_empty() { store.remove(&name) } else { store.save(&name, &frames) }
+            };
+            match self.tasks.spawn_blocking(write).await {
+                Ok(Err(error)) => {
+                    if failed.insert(address.clone()) {
+                        tracing::error!(
+                            broker = address, %error,
+                            "what a broker said is not on disk: its route will not survive the agent's death"
+                        );
+                    }
+                }
+                _ => drop(failed.remove(&address)),
+            }
         }
     }
 }
