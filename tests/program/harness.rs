@@ -126,40 +126,12 @@ impl Server {
     }
 
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
-        let address = self.admin.strip_prefix("http://").expect("an admin side");
-        let mut stream = TcpStream::connect(address).expect("a connection");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a live socket");
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("written");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        (status, answer.split_once("\r\n\r\n").expect("a body").1.to_owned())
+        get(&self.admin, path)
     }
 
     /// Registers a broker that advertises `address`; it stays as long as the connection.
     pub(crate) fn register(&self, broker: &str, address: &str, topics: &[&str]) -> TcpStream {
-        let topic = |name: &&str| TopicConfig {
-            topic_name: Some((*name).to_owned().into()),
-            ..TopicConfig::empty((*name).to_owned().into())
-        };
-        let topics = topics.iter().map(topic).collect();
-        let body =
-            RegisterBrokerBody { topics, filter_servers: Some(Vec::new()), ..RegisterBrokerBody::default() };
-        let mut bytes = Vec::new();
-        body.encode_json(&mut bytes);
-        let crc = body_crc32(&bytes).to_string();
-        let ext = [
-            ("brokerName", broker),
-            ("brokerAddr", address),
-            ("clusterName", "TestCluster"),
-            ("haServerAddr", address),
-            ("brokerId", "0"),
-            ("bodyCrc32", crc.as_str()),
-        ];
-        let mut stream = TcpStream::connect(self.address).expect("a connection");
-        let question = Request { ext: &ext, body: &bytes, ..Request::new(request::REGISTER_BROKER) };
-        assert_eq!(exchange(&mut stream, question).0, 0);
-        stream
+        register(self.address, broker, address, topics)
     }
 }
 
@@ -282,6 +254,44 @@ pub(crate) fn exchange(stream: &mut TcpStream, request: Request<'_>) -> (i32, St
         assert!(count > 0, "closed without an answer");
         received.extend_from_slice(&chunk[..count]);
     }
+}
+
+/// Asks a program's admin side, `http://...`.
+pub(crate) fn get(admin: &str, path: &str) -> (u16, String) {
+    let address = admin.strip_prefix("http://").expect("an admin side");
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a live socket");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, answer.split_once("\r\n\r\n").expect("a body").1.to_owned())
+}
+
+/// Registers a broker that advertises `address` at a server or an agent; it stays as long as the connection.
+pub(crate) fn register(at: SocketAddr, broker: &str, address: &str, topics: &[&str]) -> TcpStream {
+    let topic = |name: &&str| TopicConfig {
+        topic_name: Some((*name).to_owned().into()),
+        ..TopicConfig::empty((*name).to_owned().into())
+    };
+    let topics = topics.iter().map(topic).collect();
+    let body =
+        RegisterBrokerBody { topics, filter_servers: Some(Vec::new()), ..RegisterBrokerBody::default() };
+    let mut bytes = Vec::new();
+    body.encode_json(&mut bytes);
+    let crc = body_crc32(&bytes).to_string();
+    let ext = [
+        ("brokerName", broker),
+        ("brokerAddr", address),
+        ("clusterName", "TestCluster"),
+        ("haServerAddr", address),
+        ("brokerId", "0"),
+        ("bodyCrc32", crc.as_str()),
+    ];
+    let mut stream = TcpStream::connect(at).expect("a connection");
+    let question = Request { ext: &ext, body: &bytes, ..Request::new(request::REGISTER_BROKER) };
+    assert_eq!(exchange(&mut stream, question).0, 0);
+    stream
 }
 
 /// A port that nobody listens on: it was free a moment ago and stays reserved for this process.

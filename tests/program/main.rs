@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test waits for real processes in real time")]
 
 mod admin;
+mod agent;
 mod bench;
 mod changes;
 mod configuration;
