@@ -87,14 +87,15 @@ fn wait_for_route(server: &Server, topic: &str, code: i32, limit: Duration) {
     assert!(seen.is_some(), "`route {topic}` does not end with {code} at {}", server.address);
 }
 
-/// Waits until a broker's frames are on disk.
-fn wait_for_saved(state: &Path) {
+/// Waits until the frames of so many brokers are on disk, whole.
+fn wait_for_saved(state: &Path, brokers: usize) {
+    let is_broker = |path: &Path| path.extension().is_some_and(|extension| extension == "broker");
     let saved = || {
-        let mut files = std::fs::read_dir(state.join("brokers")).ok()?;
-        let is_broker = |path: &Path| path.extension().is_some_and(|extension| extension == "broker");
-        files.any(|file| file.is_ok_and(|file| is_broker(&file.path()))).then_some(())
+        let files = std::fs::read_dir(state.join("brokers")).ok()?;
+        let count = files.filter(|file| file.as_ref().is_ok_and(|file| is_broker(&file.path()))).count();
+        (count == brokers).then_some(())
     };
-    assert!(poll_until(DEADLINE, saved).is_some(), "nothing in {}", state.display());
+    assert!(poll_until(DEADLINE, saved).is_some(), "not {brokers} brokers in {}", state.display());
 }
 
 /// The way to a server, on which everything that goes there is written down.
@@ -318,7 +319,7 @@ fn after_kill_9_the_next_agent_says_everything_again_without_the_broker() {
     for server in &servers {
         wait_for_route(server, "T1", 0, DEADLINE);
     }
-    wait_for_saved(&state);
+    wait_for_saved(&state, 1);
     agent.process.send(Signal::KILL);
     agent.process.wait(DEADLINE);
     for server in &servers {
@@ -345,10 +346,8 @@ fn a_broker_that_died_with_the_agent_is_not_announced_again() {
     let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
     let advertised = ports.each_ref().map(|port| port.local_addr().expect("bound").to_string());
     let _dying = register(agent.address, "broker-a", &advertised[0], &["T1", "T2"]);
-    wait_for_saved(home.path());
     let _living = register(agent.address, "broker-b", &advertised[1], &["T3", "T4"]);
-    let files = || std::fs::read_dir(home.path().join("brokers")).map_or(0, Iterator::count);
-    assert!(poll_until(DEADLINE, || (files() == 2).then_some(())).is_some(), "{}", agent.process.err());
+    wait_for_saved(home.path(), 2);
     agent.process.send(Signal::KILL);
     agent.process.wait(DEADLINE);
     let [dead, _alive] = ports;
@@ -359,7 +358,7 @@ fn a_broker_that_died_with_the_agent_is_not_announced_again() {
     let next = Agent::start(&arguments);
     wait_for_route(&server, "T3", 0, DEADLINE);
     next.wait_for_log("a saved broker does not accept connections: it is forgotten");
-    assert!(poll_until(DEADLINE, || (files() == 1).then_some(())).is_some(), "{}", next.process.err());
+    wait_for_saved(home.path(), 1);
     assert_eq!(server.ask("route T1").code, 1);
 }
 
@@ -375,7 +374,7 @@ fn sigterm_ends_with_0_and_unregisters_nobody() {
     let mut broker = register(agent.address, "broker-a", &advertised, &["T1", "T2"]);
     wait_for_route(&server, "T1", 0, DEADLINE);
     assert_eq!(agent.ask("route T1").code, 0);
-    wait_for_saved(home.path());
+    wait_for_saved(home.path(), 1);
     agent.process.send(Signal::TERM);
     let status = agent.process.wait(DEADLINE);
     assert_eq!(status.code(), Some(0), "{}", agent.process.err());
