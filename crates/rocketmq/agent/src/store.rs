@@ -83,10 +83,13 @@ impl Store {
         let mut saved = Vec::new();
         for entry in entries {
             let path = entry?.path();
+            if let Some(whole) = whole_of(&path) {
+                durable::remove_leftovers(&whole);
+                continue;
+            }
             if path.extension().is_none_or(|extension| extension != EXTENSION) {
                 continue;
             }
-            durable::remove_leftovers(&path);
             match read(&path, limits) {
                 Ok(frames) => saved.push(Saved { path, frames }),
                 Err(error) => {
@@ -102,6 +105,16 @@ impl Store {
         // Addresses come from peers: a digest is always a file name.
         self.folder.join(format!("{:016x}.{EXTENSION}", xxh3_64(address.as_bytes())))
     }
+}
+
+/// The file that this one would have become if the agent had not been killed while it wrote.
+fn whole_of(begun: &Path) -> Option<PathBuf> {
+    let name = begun.file_name()?.to_str()?.strip_prefix('.')?.strip_suffix(".tmp")?;
+    let (whole, _) = name.rsplit_once('.')?;
+    Path::new(whole)
+        .extension()
+        .is_some_and(|extension| extension == EXTENSION)
+        .then(|| begun.with_file_name(whole))
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
@@ -196,5 +209,20 @@ mod tests {
         fs::write(store.path("b:1"), &whole[..30]).unwrap();
         assert_eq!(store.load(&FrameLimits::default()).unwrap().len(), 1);
         assert!(!store.path("a:1").exists() && !store.path("b:1").exists());
+    }
+    #[test]
+    fn what_a_killed_agent_began_to_write_is_removed() {
+        let folder = Folder::new("begun");
+        let store = Store::new(folder.0.clone());
+        store.save("a:1", &[frame(1)]).unwrap();
+        let name = store.path("b:1").file_name().unwrap().to_str().unwrap().to_owned();
+        // No process has such a number.
+        let begun = folder.0.join(format!(".{name}.{}.tmp", u32::MAX));
+        let foreign = folder.0.join("notes.tmp");
+        for file in [&begun, &foreign] {
+            fs::write(file, "half").unwrap();
+        }
+        assert_eq!(store.load(&FrameLimits::default()).unwrap().len(), 1);
+        assert!(!begun.exists() && foreign.exists());
     }
 }
