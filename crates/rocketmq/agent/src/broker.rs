@@ -12,7 +12,7 @@ use waypost_rocketmq_wire::code::{request, response};
 use crate::heard::{Beat, Identity, Registration, Table};
 use crate::outbox::{Cursor, Frame, Next, Outbox, ROUND_MAX, Topics};
 
-/// After which silence a NameServer drops a broker that names no time of its own (spec E2).
+/// After which silence a NameServer drops a broker that names no time of its own (section 5).
 pub(crate) const EXPIRE: Duration = Duration::from_secs(120);
 
 /// A master as a server named it to a slave.
@@ -60,7 +60,7 @@ pub(crate) struct Broker {
     /// The connection that carried its last frame.
     pub(crate) connection: Option<u64>,
     pub(crate) heard_at: Millis,
-    /// It asks before it registers (`forceRegister=false`, spec C6), so it does not repeat its table.
+    /// It asks before it registers (`forceRegister=false`, part C 6), so it does not repeat its table.
     asks: bool,
     /// Its last question was answered with "unchanged".
     told_current: bool,
@@ -130,7 +130,7 @@ impl Broker {
     }
 
     pub(crate) fn topic(&mut self, frame: Frame, topic: u64, connection: u64, now: Millis) {
-        // No sign of life (spec 1.3), but the connection is the broker's.
+        // No sign of life (1.217), but the connection is the broker's.
         self.connection = Some(connection);
         self.orphan_until = None;
         let lost = self.outbox.table(frame, Topics::new(vec![topic], true), None, !self.asks, now);

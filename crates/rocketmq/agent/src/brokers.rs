@@ -59,7 +59,7 @@ pub(crate) struct Pending {
     pub until: Millis,
 }
 
-/// The order configurations that servers sent (`orderTopicConfig`, spec C8).
+/// The order configurations that servers sent (`orderTopicConfig`, part C 8).
 #[derive(Debug, Default)]
 struct Orders {
     by_server: BTreeMap<Endpoint, (u64, Bytes)>,

@@ -8,7 +8,7 @@
 //! 1. A registration owns the topics that it lists until a later one lists them again; a frame that owns none
 //!    any more goes.
 //! 2. A frame with a single topic takes it only from frames with that single topic: a server refuses a single
-//!    topic of a broker that it does not know (spec C7), so the tables must stay in front of them.
+//!    topic of a broker that it does not know (part C 7), so the tables must stay in front of them.
 //! 3. Of signs of life (322, 904) only the last stays, and a registration makes it superfluous.
 //! 4. A 104 makes everything before it superfluous.
 //! 5. A topic that the broker did not repeat in a round of its full registration is not resent for ever: its
@@ -21,7 +21,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use waypost_net::clock::Millis;
 
-/// The longest period between two full registrations, 60 s (spec C1), and time for all parts of one.
+/// The longest period between two full registrations, 60 s (part C 1), and time for all parts of one.
 pub(crate) const ROUND_MAX: Duration = Duration::from_secs(65);
 
 /// Frames and bytes that one broker may have here. A broker creates topics one by one between two full

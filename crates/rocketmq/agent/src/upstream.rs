@@ -9,12 +9,13 @@ use waypost_net::tasks::Tasks;
 use waypost_rocketmq_remoting::connection::Connection;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
 use waypost_rocketmq_remoting::error::CallError;
+use waypost_rocketmq_wire::code::request;
 
 use crate::broker::Then;
 use crate::desk::Desk;
 use crate::outbox::Next;
 
-/// How long a connect may take (spec B3).
+/// How long a connect may take, as the original's clients have it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long a server may take to answer a broker's frame, which a hung one answers when it goes on. Closing the
@@ -109,7 +110,7 @@ impl Link {
 
     async fn put(&self, connection: &Connection, next: Next) -> Result<Then, CallError> {
         let (address, server) = (&self.address, &self.server);
-        if next.frame.oneway {
+        if next.frame.oneway || may_stay_unanswered(next.frame.code) {
             connection.send_frame(next.frame.bytes)?;
             self.desk.change(|brokers, _| brokers.passed_on(address, server, next.number));
             return Ok(Then::GoOn);
@@ -122,4 +123,10 @@ impl Link {
     fn lost(&self, error: Option<String>) {
         self.desk.change(|brokers, _| brokers.disconnected(&self.address, &self.server, error));
     }
+}
+
+/// Servers below 5.0 know neither and never answer them (part C 10, 11); what others say of them changes nothing
+/// here. To wait for it would keep everything that follows from such a server.
+fn may_stay_unanswered(code: i32) -> bool {
+    matches!(code, request::REGISTER_TOPIC_IN_NAMESRV | request::BROKER_HEARTBEAT)
 }

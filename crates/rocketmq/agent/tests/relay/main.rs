@@ -4,6 +4,7 @@
     reason = "tests measure how long calls take and drive peers of their own"
 )]
 
+mod java;
 mod path;
 mod world;
 
@@ -28,6 +29,21 @@ fn codes(mut bytes: &[u8]) -> Vec<i32> {
         bytes = &bytes[length..];
     }
     codes
+}
+
+/// The body of a registration of a topic alone: its queues on one broker.
+fn alone(broker: &str) -> Vec<u8> {
+    let queues = QueueData {
+        broker_name: broker.to_owned(),
+        read_queue_nums: 3,
+        write_queue_nums: 3,
+        perm: 6,
+        topic_sys_flag: 0,
+    };
+    let data = TopicRouteData { queue_datas: vec![queues], ..TopicRouteData::default() };
+    let mut body = Vec::new();
+    data.encode(Dialect::Standard, &mut body);
+    body
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -379,17 +395,7 @@ async fn a_topic_that_a_broker_announces_alone_reaches_every_server() {
     let agent = folder.agent(&servers);
     let broker = Broker::start("a", "0", agent.addresses()[0]).await;
     assert!(broker.register(&["T", "U"], 1).await.is_success());
-    let queues = QueueData {
-        broker_name: "a".to_owned(),
-        read_queue_nums: 3,
-        write_queue_nums: 3,
-        perm: 6,
-        topic_sys_flag: 0,
-    };
-    let data = TopicRouteData { queue_datas: vec![queues], ..TopicRouteData::default() };
-    let mut body = Vec::new();
-    data.encode(Dialect::Standard, &mut body);
-    let answer = broker.call(request::REGISTER_TOPIC_IN_NAMESRV, &[("topic", "alone")], &body).await;
+    let answer = broker.call(request::REGISTER_TOPIC_IN_NAMESRV, &[("topic", "alone")], &alone("a")).await;
     assert!(answer.is_success(), "{answer:?}");
     all_have(&servers, "alone", &["a"], LONG).await;
     agent.shutdown().await;
