@@ -79,7 +79,7 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// What was saved cannot be read.
-    #[error("{0}; remove the file, or give another folder with --state")]
+    #[error("{0}; mend it, or give another folder with --state")]
     State(io::Error),
     /// What brokers said cannot be read.
     #[error(transparent)]
@@ -114,6 +114,13 @@ impl Agent {
     ///
     /// When an address, a thread or the saved state is not to be had.
     pub fn start(options: Options) -> Result<Self, StartError> {
+        if let Some(folder) = &options.state {
+            // Not at the first write: who starts it should hear of it.
+            std::fs::create_dir_all(folder).map_err(|error| {
+                let explained = format!("the state folder {} cannot be made: {error}", folder.display());
+                StartError::State(io::Error::new(error.kind(), explained))
+            })?;
+        }
         let listen = ListenOptions { port_setting: "--listen", ..ListenOptions::default() };
         let mut listeners: Vec<Listener> = Vec::new();
         for address in &options.listen {
