@@ -68,6 +68,8 @@ pub(crate) struct Broker {
     pub(crate) restored_until: Option<Millis>,
     /// Its connection is gone: withdrawn at this time.
     pub(crate) orphan_until: Option<Millis>,
+    /// The last of its connections that ended: tells the losses of a broker that flaps apart.
+    pub(crate) lost: Option<u64>,
     /// It said goodbye with the frame of this number: forgotten when all servers took it, or at this time.
     pub(crate) leaving: Option<(u64, Millis)>,
     pub(crate) outbox: Outbox,
@@ -86,6 +88,7 @@ impl Broker {
             told_current: false,
             restored_until: None,
             orphan_until: None,
+            lost: None,
             leaving: None,
             outbox: Outbox::default(),
             servers: servers.iter().map(|server| (server.clone(), Upstream::default())).collect(),

@@ -288,6 +288,7 @@ impl Brokers {
         for (address, broker) in &mut self.brokers {
             if broker.connection == Some(connection) {
                 broker.connection = None;
+                broker.lost = Some(connection);
                 if broker.leaving.is_none() {
                     broker.orphan_until = Some(now.after(ORPHAN_MAX));
                     self.effects.push(Effect::Probe(address.clone()));

@@ -271,10 +271,13 @@ impl Desk {
     async fn probe(self: Arc<Self>, address: String) {
         let Ok(target) = address.parse::<HostPort>() else { return };
         let dialer = Dialer { tls: None, ..self.dialer.clone() };
-        let is_orphan = |brokers: &Brokers, _| {
-            brokers.broker(&address).is_some_and(|broker| broker.orphan_until.is_some())
+        let loss = |brokers: &Brokers, _| {
+            let broker = brokers.broker(&address).filter(|broker| broker.orphan_until.is_some())?;
+            broker.lost
         };
-        while self.look(is_orphan) {
+        let mine = self.look(loss);
+        // A later loss of a connection has a probe of its own: those of a broker that flaps would pile up.
+        while mine.is_some() && self.look(loss) == mine {
             if matches!(dialer.dial(&target, PROBE_LIMIT).await, Err(DialError::Refused { .. })) {
                 return self.change(|brokers, _| brokers.refused(&address));
             }

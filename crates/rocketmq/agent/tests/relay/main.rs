@@ -221,6 +221,24 @@ async fn a_broker_without_a_connection_is_withdrawn_after_five_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_flaps_is_not_dialled_more_often_for_it() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let agent = folder.agent(&[server.addresses()[0]]);
+    let mut broker = Broker::start("a", "0", agent.addresses()[0]).await;
+    for _ in 0..50 {
+        assert!(broker.register(&["T", "U"], 1).await.is_success());
+        broker.disconnect();
+        broker.connect(agent.addresses()[0]).await;
+    }
+    // The dials of each loss itself: they wait in the backlog.
+    broker.dialled(Duration::from_millis(500)).await;
+    let dialled = broker.dialled(Duration::from_secs(1)).await;
+    assert!((1..=5).contains(&dialled), "{dialled} dials in a second");
+    agent.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_silent_broker_loses_its_lease_though_its_connection_stays() {
     let folder = Folder::new();
     let server = folder.server();

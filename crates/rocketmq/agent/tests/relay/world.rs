@@ -167,6 +167,20 @@ impl Broker {
         self.disconnect();
     }
 
+    /// How often its port is dialled within this time, with what waited before.
+    pub(crate) async fn dialled(&self, time: Duration) -> usize {
+        let port = self.port.as_ref().expect("it lives");
+        let mut count = 0;
+        let accepting = async {
+            while port.accept().await.is_ok() {
+                count += 1;
+            }
+        };
+        // It accepts until the time is over.
+        let _ = tokio::time::timeout(time, accepting).await;
+        count
+    }
+
     /// Sends a frame with its own names over its connection.
     pub(crate) async fn call(&self, code: i32, more: &[(&str, &str)], body: &[u8]) -> Answer {
         let ext = self.ext(more);
