@@ -84,10 +84,15 @@ fn summary(said: Vec<Result<Answer, String>>) -> Answer {
     let remark = match failures.len() {
         0 if total > 0 => None,
         0 => Some("the agent knows no name server yet; check its list".to_owned()),
-        failed => Some(format!(
-            "{failed} of {total} name servers did not take it: {}; the others did, so repeat it when all answer",
-            failures.join("; ")
-        )),
+        failed => {
+            let next = if failed == total {
+                "mend that and repeat it"
+            } else {
+                "the others did, so repeat it when all answer"
+            };
+            let failures = failures.join("; ");
+            Some(format!("{failed} of {total} name servers did not take it: {failures}; {next}"))
+        }
     };
     if let Some(remark) = remark {
         return error(remark);
@@ -121,6 +126,20 @@ mod tests {
         assert_eq!(partly.code, 1);
         let remark = partly.remark.expect("a reason");
         assert!(remark.starts_with("1 of 2 name servers did not take it: b:9876 refused"), "{remark}");
+    }
+
+    #[test]
+    fn that_others_accepted_is_said_only_if_some_did() {
+        let refused = || Err("b:9876 refused: no (code 16)".to_owned());
+        let remark = |said| summary(said).remark.expect("a reason");
+        assert!(
+            remark(vec![refused(), Ok(success())])
+                .ends_with("; the others did, so repeat it when all answer")
+        );
+        assert_eq!(
+            remark(vec![refused()]),
+            "1 of 1 name servers did not take it: b:9876 refused: no (code 16); mend that and repeat it"
+        );
     }
 
     #[test]
