@@ -9,7 +9,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use waypost_net::accept::{AcceptLimits, Accepted, Acceptor};
-use waypost_net::address::AddressList;
+use waypost_net::address::{AddressList, HostPort};
 use waypost_net::budget::MemoryBudget;
 use waypost_net::clock::{Clock, Pulse};
 use waypost_net::dialer::Dialer;
@@ -23,7 +23,7 @@ use waypost_net::sessions::Sessions;
 use waypost_net::tasks::{Stop, Tasks};
 use waypost_net::workers::Workers;
 use waypost_rocketmq_discovery::client::{Discovery, Options as DiscoveryOptions};
-use waypost_rocketmq_remoting::servers::Servers;
+use waypost_rocketmq_remoting::servers::{Servers, is_own};
 use waypost_rocketmq_remoting::source::Source;
 use waypost_rocketmq_wire::frame::FrameLimits;
 
@@ -81,6 +81,12 @@ pub enum StartError {
     /// What was saved cannot be read.
     #[error("{0}; mend it, or give another folder with --state")]
     State(io::Error),
+    /// It would be its own and only name server.
+    #[error(
+        "the agent's own address {0} is the only name server of its list; give the list of the cluster with -n \
+         (programs of this machine have the agent in NAMESRV_ADDR, the agent itself must not)"
+    )]
+    Itself(SocketAddr),
     /// What brokers said cannot be read.
     #[error(transparent)]
     Relay(#[from] RelayError),
@@ -126,7 +132,17 @@ impl Agent {
         for address in &options.listen {
             listeners.extend(bind(&BindAddress::Ip(address.ip()), address.port(), &listen)?);
         }
-        let addresses = listeners.iter().map(Listener::address).collect();
+        let addresses: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+        let options = match options.servers {
+            Source::List(list) if !list.is_empty() => {
+                let others = without_itself(list, &addresses);
+                match addresses.first() {
+                    Some(own) if others.is_empty() => return Err(StartError::Itself(*own)),
+                    _ => Options { servers: Source::List(others), ..options },
+                }
+            }
+            _ => options,
+        };
         let tasks = Tasks::new();
         let discovery = Discovery::start(DiscoveryOptions {
             dialer: Dialer {
@@ -137,7 +153,7 @@ impl Agent {
             probe_brokers: false,
             ..DiscoveryOptions::new(options.servers.clone())
         })?;
-        let servers = Servers::start(options.servers, &tasks);
+        let servers = Servers::start_without(options.servers, addresses.clone(), &tasks);
         let saved = match &options.state {
             Some(folder) => {
                 Some(SavedRoutes::open(folder, &discovery).map(Arc::new).map_err(StartError::State)?)
@@ -186,6 +202,7 @@ impl Agent {
 
     /// Replaces the list of name servers, for clients and for brokers.
     pub fn replace_servers(&self, list: AddressList) {
+        let list = without_itself(list, &self.addresses);
         self.discovery.replace_servers(list.clone());
         self.servers.replace(list);
     }
@@ -303,6 +320,19 @@ impl Agent {
             acceptor.run(&accepting, serve).await;
         });
     }
+}
+
+/// The list without the agent's own addresses: brokers' frames would come back to it without end, and renew
+/// leases that no broker renews.
+fn without_itself(list: AddressList, own: &[SocketAddr]) -> AddressList {
+    let is_other = |server: &&HostPort| {
+        let is_itself = server.socket_address().is_some_and(|address| is_own(address, own));
+        if is_itself {
+            tracing::warn!(%server, "the agent's own address was left out of its list of name servers");
+        }
+        !is_itself
+    };
+    list.addresses().iter().filter(is_other).cloned().collect()
 }
 
 /// Where connections come in.

@@ -1,7 +1,7 @@
 //! The live list of servers: names are resolved again, the list can be replaced.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,11 +40,17 @@ impl Servers {
     /// Starts to follow `source` with a task of `tasks`, on the current runtime. Literal addresses are in the
     /// list at once, names and address servers when they are resolved.
     pub fn start(source: Source, tasks: &Tasks) -> Self {
+        Self::start_without(source, Vec::new(), tasks)
+    }
+
+    /// The same for a program that is a server itself, on the addresses `own`: it never is in its own list, also
+    /// not under a name. What it sends on would come back to it without end.
+    pub fn start_without(source: Source, own: Vec<SocketAddr>, tasks: &Tasks) -> Self {
         let (page, list) = match source {
             Source::List(list) => (None, list),
             Source::AddressServer(server) => (Some(server), AddressList::default()),
         };
-        let mut follower = Follower { page, list, known: HashMap::new() };
+        let mut follower = Follower { page, list, own, known: HashMap::new() };
         let (publish, endpoints) = watch::channel(follower.endpoints());
         let (replacements, replaced) = mpsc::unbounded_channel();
         let failures = Arc::new(Notify::new());
@@ -82,9 +88,23 @@ impl Servers {
     }
 }
 
+/// Whether a connection to `address` ends at one of the listening addresses `own` of this program.
+#[must_use]
+pub fn is_own(address: SocketAddr, own: &[SocketAddr]) -> bool {
+    // An address belongs to this machine if a socket can be bound to it.
+    let is_local = || UdpSocket::bind((address.ip(), 0)).is_ok();
+    own.iter().filter(|own| own.port() == address.port()).any(|own| {
+        own.ip() == address.ip()
+            || (own.ip().is_unspecified() && is_local())
+            || (own.ip().is_loopback() && address.ip().is_unspecified())
+    })
+}
+
 struct Follower {
     page: Option<AddressServer>,
     list: AddressList,
+    /// Where this program itself listens.
+    own: Vec<SocketAddr>,
     /// The addresses that each name had when it was last found.
     known: HashMap<HostPort, Vec<SocketAddr>>,
 }
@@ -95,7 +115,7 @@ impl Follower {
         for name in self.list.addresses() {
             let resolved = self.known.get(name).cloned();
             let addresses = name.socket_address().map(|address| vec![address]).or(resolved);
-            for address in addresses.into_iter().flatten() {
+            for address in addresses.into_iter().flatten().filter(|address| !is_own(*address, &self.own)) {
                 if !endpoints.iter().any(|known| known.address == address) {
                     endpoints.push(Endpoint { name: name.clone(), address });
                 }
@@ -223,6 +243,28 @@ mod tests {
         let found = endpoints.wait_for(|endpoints| endpoints.len() >= 2);
         let found = timeout(Duration::from_secs(20), found).await.unwrap().unwrap();
         assert!(found.iter().any(|endpoint| endpoint.to_string().starts_with("localhost:7 (")), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn a_program_is_not_in_its_own_list() {
+        let tasks = Tasks::new();
+        let own = vec!["127.0.0.1:9".parse().unwrap(), "[::1]:9".parse().unwrap()];
+        let source = Source::List(list("localhost:9;127.0.0.1:9;0.0.0.0:9;127.0.0.1:8;localhost:7"));
+        let servers = Servers::start_without(source, own, &tasks);
+        let mut endpoints = servers.subscribe();
+        let resolved = endpoints.wait_for(|all| all.iter().any(|one| one.address.port() == 7));
+        timeout(Duration::from_secs(20), resolved).await.unwrap().unwrap();
+        assert!(servers.subscribe().borrow().iter().all(|one| one.address.port() != 9));
+        assert!(servers.subscribe().borrow().iter().any(|one| one.address.port() == 8));
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_meant_by_every_address_of_the_machine() {
+        let own: [SocketAddr; 1] = ["0.0.0.0:9".parse().unwrap()];
+        assert!(is_own("127.0.0.1:9".parse().unwrap(), &own));
+        assert!(!is_own("127.0.0.1:8".parse().unwrap(), &own));
+        // No machine has an address for documentation.
+        assert!(!is_own("192.0.2.1:9".parse().unwrap(), &own));
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
+use waypost_net::address::HostPort;
 use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_wire::body::{BodyLimits, Dialect, KvTable, QueueData, TopicRouteData};
 use waypost_rocketmq_wire::code::{request, response};
@@ -435,6 +436,23 @@ async fn a_new_server_of_the_list_gets_everything_and_a_removed_one_is_left() {
     all_have(&[second, third], "T", &["a"], LONG).await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     all_have(&[first], "T", &[], LONG).await;
+    agent.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_no_name_server_of_itself() {
+    let folder = Folder::new();
+    let server = folder.server();
+    let agent = folder.agent(&[server.addresses()[0]]);
+    let own = agent.addresses()[0];
+    let localhost: HostPort = format!("localhost:{}", own.port()).parse().expect("an address");
+    agent.replace_servers([own.into(), localhost, server.addresses()[0].into()].into_iter().collect());
+    let mut broker = Broker::start("a", "0", own).await;
+    assert!(broker.register(&["T", "U"], 1).await.is_success());
+    all_have(&[server.addresses()[0]], "T", &["a"], LONG).await;
+    // Had it heard itself, the broker would have a connection for ever.
+    broker.disconnect();
+    until("the end of the broker", LONG, async || agent.status().await.brokers.is_empty()).await;
     agent.shutdown().await;
 }
 
