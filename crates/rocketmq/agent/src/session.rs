@@ -15,8 +15,9 @@ use waypost_rocketmq_wire::route_query::RouteQuery;
 use crate::metrics::Metrics;
 use crate::reads::{Reads, is_read};
 use crate::relay::{Relay, SessionId};
+use crate::reply;
 use crate::routes::{Routes, Waiting};
-use crate::writes::{self, Writes, is_write};
+use crate::writes::{Writes, is_write};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ impl Connection {
         let (opaque, encoding, oneway) = (header.opaque, frame.encoding, header.is_oneway());
         Step::Wait(Box::pin(async move {
             let answered = shared.reads.answer(read).await;
-            let answer = answered.unwrap_or_else(|error| writes::error(error.to_string()));
+            let answer = answered.unwrap_or_else(|error| reply::error(error.to_string()));
             let mut bytes = Vec::new();
             if !oneway {
                 answer.write(opaque, encoding, &mut bytes);

@@ -11,8 +11,9 @@ use waypost_net::tasks::Tasks;
 use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_remoting::connection::Connection;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
-use waypost_rocketmq_wire::code::{request, response};
-use waypost_rocketmq_wire::version::V5_5_0;
+use waypost_rocketmq_wire::code::request;
+
+use crate::reply;
 
 /// How long all servers together have.
 const LIMIT: Duration = Duration::from_secs(4);
@@ -95,20 +96,9 @@ fn summary(said: Vec<Result<Answer, String>>) -> Answer {
         }
     };
     if let Some(remark) = remark {
-        return error(remark);
+        return reply::error(remark);
     }
-    said.into_iter().find_map(Result::ok).unwrap_or_else(|| error("no name server answered".to_owned()))
-}
-
-/// An answer with code 1.
-pub(crate) fn error(remark: String) -> Answer {
-    Answer {
-        code: response::SYSTEM_ERROR,
-        version: V5_5_0,
-        remark: Some(remark),
-        ext: None,
-        body: Bytes::new(),
-    }
+    said.into_iter().find_map(Result::ok).unwrap_or_else(|| reply::error("no name server answered"))
 }
 
 #[cfg(test)]
@@ -116,7 +106,7 @@ mod tests {
     use super::*;
 
     fn success() -> Answer {
-        Answer { code: 0, version: V5_5_0, remark: None, ext: None, body: Bytes::from_static(b"1") }
+        Answer { body: Bytes::from_static(b"1"), ..reply::success() }
     }
 
     #[test]

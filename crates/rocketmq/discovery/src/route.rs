@@ -189,25 +189,22 @@ impl TopicRoute {
     /// that was restarted a moment ago answers like that; another should be asked before it is believed.
     #[must_use]
     pub fn loses_most_brokers(&self, newer: &Self) -> bool {
-        let addressed =
-            |route: &Self, name: &str| route.group(name).is_some_and(|g| !g.broker_addrs.is_empty());
-        let before = self.groups().iter().filter(|group| !group.broker_addrs.is_empty());
-        let (mut total, mut lost) = (0_usize, 0_usize);
-        for group in before {
-            total += 1;
-            lost += usize::from(!addressed(newer, &group.broker_name));
-        }
+        let (lost, total) = self.lost_brokers(newer);
         lost * 2 > total
     }
 
     /// Whether `newer` lacks any broker group that has addresses here.
     #[must_use]
     pub fn loses_brokers(&self, newer: &Self) -> bool {
-        let addressed =
-            |route: &Self, name: &str| route.group(name).is_some_and(|group| !group.broker_addrs.is_empty());
-        self.groups()
-            .iter()
-            .any(|group| !group.broker_addrs.is_empty() && !addressed(newer, &group.broker_name))
+        self.lost_brokers(newer).0 > 0
+    }
+
+    /// How many of the broker groups that have addresses here have none in `newer`, and how many there are.
+    fn lost_brokers(&self, newer: &Self) -> (usize, usize) {
+        let is_addressed = |group: &BrokerData| !group.broker_addrs.is_empty();
+        let before = || self.groups().iter().filter(|group| is_addressed(group));
+        let lost = before().filter(|group| !newer.group(&group.broker_name).is_some_and(is_addressed));
+        (lost.count(), before().count())
     }
 
     /// The route as the protocol has it, with its lists sorted by broker name.
