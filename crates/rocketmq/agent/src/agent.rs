@@ -144,16 +144,18 @@ impl Agent {
             _ => options,
         };
         let tasks = Tasks::new();
-        let discovery = Discovery::start(DiscoveryOptions {
-            dialer: Dialer {
-                tls: options.dialer.tls.clone(),
-                ..DiscoveryOptions::new(options.servers.clone()).dialer
+        // One list for clients and brokers: resolved once, and without this agent under whatever name.
+        let servers = Servers::start_without(options.servers.clone(), addresses.clone(), &tasks);
+        let defaults = DiscoveryOptions::new(options.servers);
+        let discovery = Discovery::over(
+            servers.clone(),
+            DiscoveryOptions {
+                dialer: Dialer { tls: options.dialer.tls.clone(), ..defaults.dialer },
+                // Programs choose their queues themselves.
+                probe_brokers: false,
+                ..defaults
             },
-            // Programs choose their queues themselves.
-            probe_brokers: false,
-            ..DiscoveryOptions::new(options.servers.clone())
-        })?;
-        let servers = Servers::start_without(options.servers, addresses.clone(), &tasks);
+        )?;
         let saved = match &options.state {
             Some(folder) => {
                 Some(SavedRoutes::open(folder, &discovery).map(Arc::new).map_err(StartError::State)?)
@@ -202,9 +204,7 @@ impl Agent {
 
     /// Replaces the list of name servers, for clients and for brokers.
     pub fn replace_servers(&self, list: AddressList) {
-        let list = without_itself(list, &self.addresses);
-        self.discovery.replace_servers(list.clone());
-        self.servers.replace(list);
+        self.servers.replace(without_itself(list, &self.addresses));
     }
 
     /// How it does.

@@ -237,3 +237,26 @@ async fn a_change_is_seen_within_five_seconds_and_the_list_can_be_replaced() {
     }
     agent.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_in_its_own_list_under_a_name_does_not_ask_itself() {
+    let folder = Folder::new();
+    let name_server = server(&folder);
+    let servers = [name_server.addresses()[0]];
+    let _broker = broker(&servers, "a", "", &["T"]).await;
+    let agent = agent(&servers, &folder);
+    let own = agent.addresses()[0];
+    let list = format!("localhost:{};localhost:{}", own.port(), servers[0].port());
+    agent.replace_servers(list.parse().expect("a list"));
+    let began = Instant::now();
+    while agent.status().await.servers.iter().all(|server| !server.server.starts_with("localhost")) {
+        assert!(began.elapsed() < LONG, "the list was not replaced");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let answer = ask(own, &route(&[("topic", "T")], V5_5_0)).await;
+    assert!(answer.is_success(), "{answer:?}");
+    let itself = format!("localhost:{} ({own})", own.port());
+    let status = agent.status().await;
+    assert!(status.servers.iter().all(|server| server.server != itself), "{:?}", status.servers);
+    agent.shutdown().await;
+}

@@ -26,6 +26,7 @@ use crate::driver::{Command, Driver};
 use crate::error::{LookupError, StartError};
 use crate::faults::{FaultPolicy, Faults, Outcome};
 use crate::fleet::Server;
+use crate::link::PROBE;
 use crate::observer::Observer;
 use crate::prober;
 use crate::publish::{DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, default_topic_route};
@@ -167,9 +168,25 @@ impl Discovery {
     /// [`StartError::NoRuntime`].
     pub fn start(options: Options) -> Result<Self, StartError> {
         Handle::try_current().map_err(|_| StartError::NoRuntime)?;
-        let Options { servers, dialer, poll_period, faults, probe_brokers, observer, seed } = options;
-        let mut random = seed.map_or_else(|| StdRng::from_rng(&mut rand::rng()), StdRng::seed_from_u64);
         let tasks = Tasks::new();
+        let servers = Servers::start(options.servers.clone(), &tasks);
+        Self::launch(servers, options, tasks)
+    }
+
+    /// The same over a live list that others follow as well; the source in `options` is not used. The list is
+    /// resolved once for all, and [`Discovery::replace_servers`] replaces it for all.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::NoRuntime`].
+    pub fn over(servers: Servers, options: Options) -> Result<Self, StartError> {
+        Self::launch(servers, options, Tasks::new())
+    }
+
+    fn launch(servers: Servers, options: Options, tasks: Tasks) -> Result<Self, StartError> {
+        Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let Options { servers: _, dialer, poll_period, faults, probe_brokers, observer, seed } = options;
+        let mut random = seed.map_or_else(|| StdRng::from_rng(&mut rand::rng()), StdRng::seed_from_u64);
         let broker_side = BrokerSide {
             brokers: Brokers::default(),
             faults: Faults::new(faults),
@@ -177,7 +194,6 @@ impl Discovery {
         };
         let shared =
             Arc::new(Shared { published: Published::default(), brokers: Mutex::new(broker_side), observer });
-        let servers = Servers::start(servers, &tasks);
         let endpoints = servers.subscribe();
         let (commands, waiting) = mpsc::unbounded_channel();
         let (replies, replied) = mpsc::unbounded_channel();
@@ -322,11 +338,7 @@ impl Discovery {
         let listed = timeout(limit, endpoints.wait_for(|list| !list.is_empty())).await;
         drop(listed);
         let rest = limit.saturating_sub(self.inner.clock.now().since(began));
-        let probe = Read::new(
-            waypost_rocketmq_wire::code::request::GET_KV_CONFIG,
-            &[("namespace", "WAYPOST"), ("key", "probe")],
-        );
-        self.put_read(probe, rest, readiness == Readiness::Wait).await.map(drop)
+        self.put_read(Read::new(PROBE.code, PROBE.ext), rest, readiness == Readiness::Wait).await.map(drop)
     }
 
     /// Replaces the list of servers; routes stay. An empty list is ignored.

@@ -111,7 +111,7 @@ fn route_request<'a>(ext: &'a [(&'a str, &'a str)]) -> Request<'a> {
 }
 
 /// Cheap for every server and logged by none: a key that nobody sets.
-static PROBE: std::sync::LazyLock<Request<'static>> = std::sync::LazyLock::new(|| Request {
+pub(crate) static PROBE: std::sync::LazyLock<Request<'static>> = std::sync::LazyLock::new(|| Request {
     language: Language::Other,
     ext: &[("namespace", "WAYPOST"), ("key", "probe")],
     ..Request::new(request::GET_KV_CONFIG)
