@@ -64,6 +64,16 @@ impl SessionHandle {
         self.command_to_close(Command::Close(reason));
     }
 
+    /// Tells the session to close now, because nothing has happened on it.
+    pub fn close_idle(&self) {
+        self.command_to_close(Command::CloseIdle);
+    }
+
+    /// Whether it was not active for `idle_after`; never if that is zero.
+    pub fn is_idle(&self, now: Millis, idle_after: Duration) -> bool {
+        !idle_after.is_zero() && now.since(self.last_active()) >= idle_after
+    }
+
     fn command_to_close(&self, command: Command) {
         if self.close.set(command).is_ok() {
             self.waker.wake();
@@ -202,11 +212,17 @@ impl Sessions {
     /// Closes connections that were not active for `idle_after` (zero: never). Meant to be called about
     /// once a second.
     pub fn sweep(&self, now: Millis, idle_after: Duration) {
-        for handle in self.snapshot() {
-            if !idle_after.is_zero() && now.since(handle.last_active()) >= idle_after {
-                handle.command_to_close(Command::CloseIdle);
-            }
+        for handle in self.idle(now, idle_after) {
+            handle.close_idle();
         }
+    }
+
+    /// Connections that were not active for `idle_after` (zero: none), for a caller that has a say in which of
+    /// them are closed.
+    pub fn idle(&self, now: Millis, idle_after: Duration) -> Vec<Arc<SessionHandle>> {
+        let mut handles = self.snapshot();
+        handles.retain(|handle| handle.is_idle(now, idle_after));
+        handles
     }
 
     /// Closes connections whose large frame has not become complete for `patience`. To be called

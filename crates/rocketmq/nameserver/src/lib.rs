@@ -28,6 +28,7 @@ pub mod access;
 pub mod audit;
 pub mod config;
 mod connection;
+mod idle;
 mod journal;
 pub mod kv;
 mod lane;

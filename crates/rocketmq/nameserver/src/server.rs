@@ -28,6 +28,7 @@ use waypost_rocketmq_registry::{Command, ConnectionEnd, RouteTable};
 use crate::audit::Audit;
 use crate::config::{self, Configuration, Settings};
 use crate::connection::Connection;
+use crate::idle::close_idle;
 use crate::kv::{KvOpenError, KvOptions, KvReport, KvStore, ORDER_TOPIC_CONFIG};
 use crate::lane::{Chore, Lane};
 use crate::metrics::Metrics;
@@ -43,7 +44,7 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 const FRAME_PATIENCE: Duration = Duration::from_secs(30);
 /// After a standstill of the process, the time in which signs of life that came meanwhile are read: nobody is
 /// removed or closed for silence before. Brokers with short timeouts report every second.
-const THAW_GRACE: Duration = Duration::from_secs(3);
+pub(crate) const THAW_GRACE: Duration = Duration::from_secs(3);
 /// How long connections may take to finish what they have begun when the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Registrations and lists yield to route queries: with this nice value the kernel gives their threads
@@ -256,7 +257,7 @@ impl NameServer {
                 if state.pulse.is_thawing(state.clock.now(), THAW_GRACE) {
                     continue;
                 }
-                state.sessions.sweep(now, idle);
+                close_idle(&state, now, idle);
                 pool.sweep(now);
                 if budget.waiting() > 0 {
                     state.sessions.shed_large_frames(now, FRAME_PATIENCE);

@@ -93,6 +93,11 @@ impl Broker {
         }
     }
 
+    /// Whether nothing was heard of it for longer than its own timeout, or `default` if it announced none.
+    pub(crate) fn has_expired(&self, default: Duration, now: Duration) -> bool {
+        self.last_sign.saturating_add(self.timeout.unwrap_or(default)) < now
+    }
+
     /// Moves the broker to another connection.
     pub(crate) fn bind(&mut self, connection: ConnectionId) {
         if self.connection == connection {

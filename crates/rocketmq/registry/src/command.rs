@@ -34,6 +34,12 @@ pub enum Command<'a> {
         /// How it ended.
         how: ConnectionEnd,
     },
+    /// Nothing has come over a connection for so long that only a lease of its brokers keeps it open: those
+    /// whose lease is over go, and with the last of them the connection.
+    ConnectionIdle {
+        /// Which one.
+        connection: ConnectionId,
+    },
     /// Time has passed: look for expired brokers. Meant to be sent about once a second.
     Tick,
     /// 217: one topic of brokers that are registered.

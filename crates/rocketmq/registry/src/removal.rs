@@ -111,6 +111,21 @@ impl RouteTable {
         }
     }
 
+    /// An idle connection: its brokers go at the end of their leases without waiting for a scan. It is closed
+    /// when none is left, and not before: a lease may be longer than connections may be idle.
+    pub(crate) fn connection_idle(&mut self, connection: ConnectionId, now: Duration, change: &mut Change) {
+        let Some(addresses) = self.bound.get(&connection).cloned() else { return };
+        let default = self.policy.broker_expire;
+        for address in addresses {
+            if self.brokers.get(&address).is_some_and(|broker| broker.has_expired(default, now)) {
+                self.remove_broker(&address, RemovalCause::Expired, None, change);
+            }
+        }
+        if !self.bound.contains_key(&connection) {
+            change.effects.close.push(connection);
+        }
+    }
+
     /// Removes suspects whose grace is over, and at every scan the brokers without a sign of life
     /// within their timeout. The first scan comes one whole interval after the first tick.
     pub(crate) fn tick(&mut self, now: Duration, change: &mut Change) {
@@ -125,10 +140,9 @@ impl RouteTable {
             .brokers
             .iter()
             .filter_map(|(address, broker)| {
-                let timeout = broker.timeout.unwrap_or(self.policy.broker_expire);
                 if broker.suspected_until.is_some_and(|until| until <= now) {
                     Some((Arc::clone(address), RemovalCause::ConnectionTimedOut, broker.connection))
-                } else if scanning && broker.last_sign.saturating_add(timeout) < now {
+                } else if scanning && broker.has_expired(self.policy.broker_expire, now) {
                     Some((Arc::clone(address), RemovalCause::Expired, broker.connection))
                 } else {
                     None

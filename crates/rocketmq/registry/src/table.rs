@@ -157,6 +157,10 @@ impl RouteTable {
                 self.connection_lost(connection, how, now, &mut change);
                 Outcome::Done
             }
+            Command::ConnectionIdle { connection } => {
+                self.connection_idle(connection, now, &mut change);
+                Outcome::Done
+            }
             Command::Tick => {
                 self.tick(now, &mut change);
                 Outcome::Done
@@ -172,6 +176,11 @@ impl RouteTable {
         self.tell_who_lost_the_smallest_id(&mut change);
         self.make_routes(&mut change);
         change.effects
+    }
+
+    /// Whether a broker is bound to the connection.
+    pub fn is_bound(&self, connection: ConnectionId) -> bool {
+        self.bound.contains_key(&connection)
     }
 
     fn set_policy(&mut self, policy: Policy, now: Duration, change: &mut Change) -> Outcome {

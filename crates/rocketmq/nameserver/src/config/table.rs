@@ -115,7 +115,8 @@ settings! {
         /// that connection; 0 means 65536.
         write_high_water: usize = "writeBufferHighWaterMark", "0", (0, BUFFER_MAX), Bytes, Restart, Original;
         /// A connection on which nothing was read or written for so long is closed; 0 never
-        /// closes one.
+        /// closes one. A connection that carries brokers is kept until their leases are over, even
+        /// if that is later.
         idle: Duration = "serverChannelMaxIdleTimeSeconds", "120", (0, 86_400), Seconds, Restart, Original;
         /// At shutdown, first answer peers newer than 5.3.1 with code 1500 (go away), so that
         /// they move to another server, for `shutdownWaitTimeSeconds`.
@@ -148,7 +149,8 @@ settings! {
     /// What the route table does and what requests answer.
     routes: Routes "Routes" {
         /// A broker that announced no timeout of its own is removed when nothing was heard of it
-        /// for so long. Brokers report every 30 s: less than 90000 is accepted with a warning.
+        /// for so long. Brokers report every 30 s: less than 90000 is accepted with a warning. The
+        /// connection of a broker lives at least as long, above `serverChannelMaxIdleTimeSeconds` too.
         broker_expire: Duration = "brokerExpireMillis", "120000", (1_000, DAY_MILLIS), Milliseconds, Live, Own;
         /// Time between two looks for brokers that expired.
         scan_interval: Duration = "scanNotActiveBrokerInterval", "5000", (10, DAY_MILLIS), Milliseconds, Live, Original;

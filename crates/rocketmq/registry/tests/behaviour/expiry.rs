@@ -214,3 +214,59 @@ fn a_suspect_that_expires_goes_once() {
     world.lose(1, waypost_rocketmq_registry::ConnectionEnd::TimedOut);
     assert_eq!(world.run(700), gone("A"));
 }
+
+#[test]
+fn the_lease_of_a_broker_on_an_idle_connection_ends_without_a_scan() {
+    let mut world = World::new();
+    world.register(&master("ba", "A", &["T1", "T2"]).on(7));
+    world.wait(120_000);
+    let effects = world.idle(7);
+    assert!(removed(&effects).is_empty(), "silent for just as long");
+    assert_eq!(effects.close, []);
+    world.wait(1);
+    let effects = world.idle(7);
+    assert_eq!(removed(&effects), gone("A"));
+    assert_eq!(effects.close, [ConnectionId(7)]);
+}
+
+#[test]
+fn an_idle_connection_lives_as_long_as_the_longest_lease_on_it() {
+    let mut world = World::new();
+    world.register(&master("ba", "A", &["T1", "T2"]).timeout(10_000).on(7));
+    world.register(&master("bb", "B", &["T1", "T2"]).timeout(300_000).on(7));
+    world.wait(120_001);
+    let effects = world.idle(7);
+    assert_eq!(removed(&effects), gone("A"));
+    assert_eq!(effects.close, []);
+    world.wait(180_000);
+    let effects = world.idle(7);
+    assert_eq!(removed(&effects), gone("B"));
+    assert_eq!(effects.close, [ConnectionId(7)]);
+}
+
+#[test]
+fn an_idle_connection_takes_no_broker_that_moved_to_another() {
+    let mut world = World::new();
+    let ba = master("ba", "A", &["T1", "T2"]);
+    world.register(&ba.clone().on(1));
+    world.register(&ba.on(2));
+    world.wait(120_001);
+    assert!(!world.table.is_bound(ConnectionId(1)));
+    let effects = world.idle(1);
+    assert!(removed(&effects).is_empty());
+    assert_eq!(effects.close, []);
+    assert_eq!(removed(&world.idle(2)), gone("A"));
+}
+
+#[test]
+fn signs_of_life_over_another_connection_keep_a_broker_of_an_idle_one() {
+    let mut world = World::new();
+    let ba = master("ba", "A", &["T1", "T2"]);
+    world.register(&ba.clone().on(1));
+    world.wait(100_000);
+    world.heartbeat(&ba.on(2));
+    world.wait(100_000);
+    let effects = world.idle(1);
+    assert!(removed(&effects).is_empty());
+    assert_eq!(effects.close, []);
+}

@@ -84,6 +84,11 @@ impl World {
         self.lose(connection, ConnectionEnd::Closed)
     }
 
+    /// Says that nothing came over a connection for long.
+    pub(crate) fn idle(&mut self, connection: u64) -> Effects {
+        self.apply(Command::ConnectionIdle { connection: ConnectionId(connection) })
+    }
+
     pub(crate) fn tick(&mut self) -> Effects {
         self.apply(Command::Tick)
     }

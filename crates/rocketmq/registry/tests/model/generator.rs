@@ -141,7 +141,8 @@ impl Generator {
                 version: Some(self.version()).filter(|_| !self.random.one_in(5)),
             },
             63..=67 => Action::Lose(self.random.pick(&[ConnectionEnd::Closed, ConnectionEnd::TimedOut])),
-            68..=77 => Action::Tick,
+            68..=74 => Action::Tick,
+            75..=77 => Action::Idle,
             78..=81 => Action::RegisterTopic { topic: self.topic(), queues: self.queues() },
             82..=84 => Action::DeleteTopic {
                 topic: self.topic(),

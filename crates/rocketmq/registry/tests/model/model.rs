@@ -131,6 +131,7 @@ impl Model {
                 Outcome::DataVersion { changed: stored.is_none() || *version != stored, stored }
             }
             Command::ConnectionLost { connection, how } => self.lose(*connection, *how, now),
+            Command::ConnectionIdle { connection } => self.idle(*connection, now),
             Command::Tick => self.tick(now),
             Command::RegisterTopic { topic, queues } => self.register_topic(topic, queues),
             Command::DeleteTopic { topic, cluster } => self.delete_topic(topic, *cluster),
@@ -567,6 +568,26 @@ impl Model {
                 let member = self.member(&address);
                 self.expected.events.push(Event::BrokerSuspected { member, until });
             }
+        }
+        Outcome::Done
+    }
+
+    fn idle(&mut self, connection: ConnectionId, now: Duration) -> Outcome {
+        let bound: Vec<(String, Live)> = self
+            .live
+            .iter()
+            .filter(|(_, live)| live.connection == connection)
+            .map(|(address, live)| (address.clone(), live.clone()))
+            .collect();
+        let mut silent = 0;
+        for (address, live) in &bound {
+            if live.last_sign + live.timeout.unwrap_or(self.policy.broker_expire) < now {
+                self.remove(address, RemovalCause::Expired, None);
+                silent += 1;
+            }
+        }
+        if silent > 0 && silent == bound.len() {
+            self.expected.close.push(connection);
         }
         Outcome::Done
     }

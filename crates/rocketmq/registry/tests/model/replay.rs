@@ -322,6 +322,7 @@ fn command(action: &Action, connection: ConnectionId) -> Command<'_> {
             Command::QueryDataVersion { sign, version: *version }
         }
         Action::Lose(how) => Command::ConnectionLost { connection, how: *how },
+        Action::Idle => Command::ConnectionIdle { connection },
         Action::Tick => Command::Tick,
         Action::RegisterTopic { topic, queues } => Command::RegisterTopic { topic, queues },
         Action::DeleteTopic { topic, cluster } => Command::DeleteTopic { topic, cluster: cluster.as_deref() },

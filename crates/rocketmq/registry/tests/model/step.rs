@@ -32,6 +32,7 @@ pub(crate) enum Action {
     Heartbeat { cluster: String, address: String },
     Query { cluster: String, address: String, version: Option<DataVersion> },
     Lose(ConnectionEnd),
+    Idle,
     Tick,
     RegisterTopic { topic: String, queues: Vec<QueueData> },
     DeleteTopic { topic: String, cluster: Option<String> },
@@ -81,6 +82,7 @@ impl Display for Step {
                 write!(f, "322 {cluster} {address} {}", version.map_or("none".to_owned(), version_text))
             }
             Action::Lose(how) => write!(f, "lost, {how:?}"),
+            Action::Idle => write!(f, "idle"),
             Action::Tick => write!(f, "tick"),
             Action::RegisterTopic { topic, queues } => write!(f, "217 {topic} {queues:?}"),
             Action::DeleteTopic { topic, cluster } => write!(f, "216 {topic} {cluster:?}"),
