@@ -1,5 +1,6 @@
 //! The command line: one program for each question.
 
+mod client;
 mod compare;
 mod fault;
 mod load;
@@ -32,6 +33,8 @@ enum Program {
     Load(load::Options),
     /// CPU per route query of floor, Waypost and Java, in interleaved rounds
     Compare(compare::Options),
+    /// What a look at a known route and a choice of a queue cost a client, beside a look into a map
+    Client(client::Options),
     /// CPU for registering all topics of a broker again
     Register(register::Options),
     /// Resident memory with brokers, idle connections and after every route was asked
@@ -80,6 +83,7 @@ pub fn run() -> Result<()> {
         Program::Floor(options) => options.run(),
         Program::Load(options) => options.run(),
         Program::Compare(options) => options.run(),
+        Program::Client(options) => options.run(),
         Program::Register(options) => options.run(),
         Program::Memory(options) => options.run(),
         Program::Storm(options) => options.run(),

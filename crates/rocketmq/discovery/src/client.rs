@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use waypost_net::address::AddressList;
-use waypost_net::clock::Clock;
+use waypost_net::clock::{Clock, Millis};
 use waypost_net::dialer::Dialer;
 use waypost_net::socket::SocketOptions;
 use waypost_net::tasks::Tasks;
@@ -117,11 +117,14 @@ impl Drop for Inner {
     }
 }
 
-/// What the driver's task and callers share. Locks are held for a few instructions, never across IO.
+/// What the driver's task and callers share. Locks are held for a few instructions, never across IO, and neither a look
+/// at a known route nor a choice among brokers takes one.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) published: Published,
     brokers: Mutex<BrokerSide>,
+    /// Counts what the faults hold against brokers; see [`Faults::changes`].
+    pub(crate) fault_changes: Arc<AtomicU64>,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -138,17 +141,16 @@ impl Shared {
     }
 
     pub(crate) fn publish(&self, topic: &Arc<str>, known: Known, changed: bool) {
-        let slot = self.published.slot(topic);
         if changed {
-            let old = slot.content().route;
+            let old = self.published.known(topic).and_then(|old| old.route);
             self.brokers().brokers.replace(topic, old.as_deref(), known.route.as_deref());
         }
-        slot.publish(known, changed);
+        self.published.publish(topic, known, changed);
     }
 
     pub(crate) fn forget(&self, topic: &Arc<str>) {
-        if let Some(slot) = self.published.find(topic) {
-            self.brokers().brokers.replace(topic, slot.content().route.as_deref(), None);
+        if let Some(known) = self.published.known(topic) {
+            self.brokers().brokers.replace(topic, known.route.as_deref(), None);
         }
         self.published.forget(topic);
     }
@@ -192,8 +194,12 @@ impl Discovery {
             faults: Faults::new(faults),
             random: StdRng::from_rng(&mut random),
         };
-        let shared =
-            Arc::new(Shared { published: Published::default(), brokers: Mutex::new(broker_side), observer });
+        let shared = Arc::new(Shared {
+            published: Published::default(),
+            fault_changes: broker_side.faults.changes(),
+            brokers: Mutex::new(broker_side),
+            observer,
+        });
         let endpoints = servers.subscribe();
         let (commands, waiting) = mpsc::unbounded_channel();
         let (replies, replied) = mpsc::unbounded_channel();
@@ -279,15 +285,13 @@ impl Discovery {
     /// What is known of the topic, without asking anybody.
     #[must_use]
     pub fn known(&self, topic: &str) -> Option<Known> {
-        let shared = &self.inner.shared;
-        shared.published.find(topic).map(|slot| shared.published.known(&slot))
+        self.inner.shared.published.known(topic)
     }
 
     /// Every topic that is known, in no order.
     #[must_use]
     pub fn all_known(&self) -> Vec<(Arc<str>, Known)> {
-        let published = &self.inner.shared.published;
-        published.topics().into_iter().map(|(topic, slot)| (topic, published.known(&slot))).collect()
+        self.inner.shared.published.all_known()
     }
 
     /// Follows the route of a topic, which is kept fresh as long as this is held.
@@ -391,12 +395,28 @@ impl Discovery {
         strict: bool,
         limit: Duration,
     ) -> Result<Known, LookupError> {
+        let now = self.inner.clock.now();
+        if let Some(known) = self.known_at_once(topic, max_age, now) {
+            return Ok(known);
+        }
         let ticket = self.ticket();
-        let deadline = self.inner.clock.now().after(limit);
+        let deadline = now.after(limit);
         let lookup = Lookup { topic: topic.into(), max_age, strict, deadline };
         let (answer, answered) = oneshot::channel();
         self.send(Command::Lookup { ticket, lookup, answer });
         self.wait_for(ticket, answered, &format!("topic \"{topic}\""), limit).await
+    }
+
+    /// The known route if it is young enough, without waiting for the driver; nothing after the close.
+    fn known_at_once(&self, topic: &str, max_age: Option<Duration>, now: Millis) -> Option<Known> {
+        if self.inner.commands.is_closed() {
+            return None;
+        }
+        let found = self.inner.shared.published.fresh(topic, max_age, now)?;
+        if found.tell {
+            self.send(Command::Used(topic.into()));
+        }
+        Some(found.known)
     }
 
     async fn put_read(&self, read: Read, limit: Duration, persistent: bool) -> Result<Answer, LookupError> {
@@ -464,7 +484,12 @@ impl RouteWatch {
     /// What is known now.
     #[must_use]
     pub fn current(&self) -> Known {
-        self.discovery.shared().published.known(&self.slot)
+        self.discovery.shared().published.known(&self.topic).unwrap_or_default()
+    }
+
+    /// Another number than before says that [`RouteWatch::current`] may give something else.
+    pub(crate) fn version(&self) -> u64 {
+        self.slot.version()
     }
 
     /// Waits for content that [`RouteWatch::changed`] has not given yet; `None` says that the topic is gone.

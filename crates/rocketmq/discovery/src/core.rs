@@ -40,6 +40,10 @@ const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// A topic that nobody watches is forgotten when it was not asked for during this.
 const UNUSED_MAX: Duration = Duration::from_secs(300);
 
+/// Whoever reads a known route without the core tells it so once in this time: far less than [`UNUSED_MAX`], far more
+/// than what a reader would notice.
+pub(crate) const USED_PERIOD: Duration = Duration::from_secs(10);
+
 /// Polls under way at once. Callers' questions are not counted.
 const POLLS_MAX: usize = 32;
 
@@ -149,7 +153,14 @@ impl Core {
     pub fn unwatch(&mut self, topic: &Arc<str>, now: Millis) {
         if let Some(entry) = self.topics.get_mut(topic) {
             entry.watchers = entry.watchers.saturating_sub(1);
-            entry.used = now;
+            entry.used = entry.used.max(now);
+        }
+    }
+
+    /// Somebody read the known route of the topic, and may go on for [`USED_PERIOD`] without another word.
+    pub fn used(&mut self, topic: &str, now: Millis) {
+        if let Some(entry) = self.topics.get_mut(topic) {
+            entry.used = entry.used.max(now.after(USED_PERIOD));
         }
     }
 
@@ -168,15 +179,13 @@ impl Core {
     /// Somebody wants a route; [`Action::Found`] ends it.
     pub fn lookup(&mut self, ticket: Ticket, lookup: Lookup, now: Millis) {
         let Lookup { topic, max_age, strict, deadline } = lookup;
-        let entry = self.entry(&topic, now);
-        let since = entry.topic.checked.map(|at| now.since(at));
-        // No age at all asks the servers, even within the millisecond of the last answer.
-        let young = |age: Duration| !age.is_zero() && since.is_some_and(|since| since <= age);
-        if entry.topic.route.is_some() && max_age.is_none_or(young) {
-            let known = self.known(&topic);
+        self.entry(&topic, now);
+        let known = self.known(&topic);
+        if known.route.is_some() && known.is_young(max_age, now) {
             self.actions.push(Action::Found(ticket, Ok(known)));
             return;
         }
+        let entry = self.entry(&topic, now);
         entry.waiters.push(ticket);
         // A known route is given when the caller's time is over, and the question goes on.
         let until = if entry.topic.route.is_some() { deadline.max(now.after(POLL_LIMIT)) } else { deadline };
@@ -300,7 +309,7 @@ impl Core {
 
     fn entry(&mut self, topic: &Arc<str>, now: Millis) -> &mut Entry {
         let entry = self.topics.entry(Arc::clone(topic)).or_default();
-        entry.used = now;
+        entry.used = entry.used.max(now);
         entry
     }
 

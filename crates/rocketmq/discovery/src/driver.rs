@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Abandon(Ticket),
     Watch(Arc<str>),
     Unwatch(Arc<str>),
+    Used(Arc<str>),
     Restore(Arc<str>, Box<TopicRouteData>),
     ReportFailure(Arc<str>),
     Replace(AddressList),
@@ -115,6 +116,7 @@ impl Driver {
             }
             Command::Watch(topic) => self.core.watch(&topic, now),
             Command::Unwatch(topic) => self.core.unwatch(&topic, now),
+            Command::Used(topic) => self.core.used(&topic, now),
             Command::Restore(topic, route) => self.core.restore(&topic, *route, now),
             Command::ReportFailure(topic) => self.core.report_failure(&topic, now),
             Command::Replace(list) => self.servers.replace(list),

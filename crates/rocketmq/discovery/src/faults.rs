@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use waypost_net::clock::Millis;
@@ -206,6 +207,15 @@ pub(crate) struct Record {
     pub(crate) schedule: Schedule,
 }
 
+/// What choices have to know of a broker that is not well. A broker without a charge may be chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Charge {
+    /// Whether it answers, however badly.
+    pub(crate) reachable: bool,
+    /// From then on [`Faults::admit`] decides; until then the broker is avoided unless the charge changes.
+    pub(crate) trial_due: Option<Millis>,
+}
+
 /// Why and until when a broker is avoided.
 #[derive(Debug)]
 pub(crate) struct Illness {
@@ -224,9 +234,19 @@ pub(crate) struct Illness {
 }
 
 impl Illness {
+    /// When a choice may be let through to see, if nothing else is heard of the broker until then.
+    fn trial_due(&self) -> Option<Millis> {
+        let cause = match (self.proven, self.probed) {
+            (true, _) => Millis::ZERO,
+            (false, false) => self.until,
+            (false, true) => return None,
+        };
+        let lapsed = self.trial.map_or(Millis::ZERO, |begun| begun.after(TRIAL_LAPSE));
+        Some(cause.max(self.trial_from).max(lapsed))
+    }
+
     fn may_try(&self, now: Millis) -> bool {
-        let cause = self.proven || (!self.probed && now >= self.until);
-        cause && now >= self.trial_from && self.trial.is_none_or(|begun| now.since(begun) >= TRIAL_LAPSE)
+        self.trial_due().is_some_and(|due| now >= due)
     }
 
     /// Whether a trial went by without a word about it.
@@ -253,6 +273,12 @@ impl Record {
             trial_wait: Duration::ZERO,
             schedule: Schedule::new(now),
         }
+    }
+
+    /// What is held against the broker.
+    pub(crate) fn charge(&self) -> Option<Charge> {
+        let illness = self.ill.as_ref()?;
+        Some(Charge { reachable: self.reachable, trial_due: illness.trial_due() })
     }
 
     fn standing(&self, now: Millis) -> Standing {
@@ -358,6 +384,7 @@ pub struct Faults {
     pub(crate) records: BTreeMap<Arc<str>, Record>,
     /// Whether callers report successes. If not, a trial without a failure is one.
     pub(crate) successes_reported: bool,
+    changes: Arc<AtomicU64>,
 }
 
 impl Faults {
@@ -373,6 +400,28 @@ impl Faults {
         &self.policy
     }
 
+    /// A number that is another whenever what is held against any broker has changed. Who chooses often keeps
+    /// each broker's [`Charge`] and looks at this alone.
+    pub(crate) fn changes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.changes)
+    }
+
+    /// Counts a change if `charge`, which the record had a moment ago, is outdated.
+    pub(crate) fn note_change(&self, broker: &str, charge: Option<Charge>) {
+        if self.charge(broker) != charge {
+            self.count_change();
+        }
+    }
+
+    pub(crate) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// What is held against the broker at present.
+    pub(crate) fn charge(&self, broker: &str) -> Option<Charge> {
+        self.records.get(broker).and_then(Record::charge)
+    }
+
     /// Notes the outcome of an attempt at `broker` (a broker group, or the address of a slave) that came to its end
     /// now. A failure that began before the broker became well again changes nothing, nor does a success that
     /// began before it became ill.
@@ -383,6 +432,7 @@ impl Faults {
         if !self.records.contains_key(broker) {
             self.records.insert(broker.into(), Record::new(now));
         }
+        let charge = self.charge(broker);
         let Some(record) = self.records.get_mut(broker) else { return };
         self.successes_reported |= matches!(outcome, Outcome::Success { .. });
         match outcome {
@@ -395,6 +445,7 @@ impl Faults {
             Outcome::TimedOut { limit } => record.failed(false, limit, &self.policy, now),
             Outcome::ClientError => {}
         }
+        self.note_change(broker, charge);
     }
 
     /// What choices make of the broker.
@@ -418,6 +469,13 @@ impl Faults {
     /// [`Faults::is_available`] for a choice that is about to fall on the broker: one that is due for a trial is not
     /// available again until the trial's outcome is reported, or 10 s have passed.
     pub fn admit(&mut self, broker: &str, now: Millis) -> bool {
+        let charge = self.charge(broker);
+        let admitted = self.admit_now(broker, now);
+        self.note_change(broker, charge);
+        admitted
+    }
+
+    fn admit_now(&mut self, broker: &str, now: Millis) -> bool {
         let silent = !self.successes_reported;
         let Some(record) = self.records.get_mut(broker) else { return true };
         match &mut record.ill {

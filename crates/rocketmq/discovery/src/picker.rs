@@ -1,12 +1,13 @@
 //! Choosing the queue for a message, and how long to wait for it (B12.2, B13).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
 use waypost_net::clock::Millis;
 use waypost_rocketmq_wire::code::response;
 
-use crate::faults::Faults;
+use crate::faults::{Charge, Faults};
 use crate::queue::{Queue, QueueList, QueueRange};
 
 /// The least time for a try, as long as there is that much: a connection across a continent and an answer.
@@ -49,7 +50,37 @@ impl QueuePicker {
         }
         let other = |range: &QueueRange| range.addressed && last_broker != Some(&*range.broker);
         self.step(queues, |range| other(range) && faults.admit(&range.broker, now))
-            .or_else(|| self.step(queues, |range| other(range) && faults.is_reachable(&range.broker)))
+            .or_else(|| self.pick_bad(queues, last_broker, |broker| faults.is_reachable(broker)))
+    }
+
+    /// [`QueuePicker::pick`] by what was held against brokers a moment ago, for a time at which none of them is due for
+    /// a trial: nothing is noted, so nobody has to be locked out.
+    pub(crate) fn pick_by(
+        &mut self,
+        queues: &QueueList,
+        charges: &Charges,
+        last_broker: Option<&str>,
+        rng: &mut impl Rng,
+    ) -> Option<Queue> {
+        if last_broker.is_some() {
+            self.next = rng.next_u64();
+        }
+        let other = |range: &QueueRange| range.addressed && last_broker != Some(&*range.broker);
+        self.step(queues, |range| other(range) && charges.get(&range.broker).is_none()).or_else(|| {
+            let reachable = |broker: &str| charges.get(broker).is_none_or(|charge| charge.reachable);
+            self.pick_bad(queues, last_broker, reachable)
+        })
+    }
+
+    /// The steps after the first, when no broker is well.
+    fn pick_bad(
+        &mut self,
+        queues: &QueueList,
+        last_broker: Option<&str>,
+        reachable: impl Fn(&str) -> bool,
+    ) -> Option<Queue> {
+        let other = |range: &QueueRange| range.addressed && last_broker != Some(&*range.broker);
+        self.step(queues, |range| other(range) && reachable(&range.broker))
             .or_else(|| self.step(queues, other))
             .or_else(|| self.step(queues, |range| range.addressed))
             .or_else(|| self.step(queues, |_| true))
@@ -74,6 +105,40 @@ impl QueuePicker {
             index = start.saturating_add(u64::from(range.count)).checked_rem(queues.len())?;
         }
         None
+    }
+}
+
+/// What is held against the brokers of one list of queues, as it was when it was collected.
+#[derive(Debug, Default)]
+pub(crate) struct Charges {
+    /// By broker name; those that are well are not in it.
+    brokers: Box<[(Arc<str>, Charge)]>,
+    /// When the first of them is due for a trial.
+    trial_due: Option<Millis>,
+}
+
+impl Charges {
+    pub(crate) fn collect(queues: &QueueList, faults: &Faults) -> Self {
+        let charged = |range: &QueueRange| Some((Arc::clone(&range.broker), faults.charge(&range.broker)?));
+        let mut brokers: Vec<(Arc<str>, Charge)> = queues.ranges().iter().filter_map(charged).collect();
+        brokers.sort_by(|(left, _), (right, _)| left.cmp(right));
+        brokers.dedup_by(|(left, _), (right, _)| left == right);
+        let trial_due = brokers.iter().filter_map(|(_, charge)| charge.trial_due).min();
+        Self { brokers: brokers.into_boxed_slice(), trial_due }
+    }
+
+    fn get(&self, broker: &str) -> Option<Charge> {
+        if self.brokers.is_empty() {
+            return None;
+        }
+        let position = self.brokers.binary_search_by(|(name, _)| (**name).cmp(broker)).ok()?;
+        self.brokers.get(position).map(|(_, charge)| *charge)
+    }
+
+    /// Whether one of the brokers is due for a trial, so that a choice has to be noted. The time is asked for only if
+    /// it matters.
+    pub(crate) fn need_a_note(&self, now: impl FnOnce() -> Millis) -> bool {
+        self.trial_due.is_some_and(|due| now() >= due)
     }
 }
 
@@ -134,6 +199,7 @@ mod tests {
 
     use super::*;
     use crate::faults::Outcome;
+    use crate::probes::ProbeOutcome;
 
     const NOW: Millis = Millis::new(1_000_000);
 
@@ -231,6 +297,77 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(1);
         let mut picker = QueuePicker::new(&mut rng);
         assert_eq!(picker.pick(&QueueList::default(), &mut faults, NOW, None, &mut rng), None);
+    }
+
+    #[test]
+    fn choices_by_collected_charges_are_those_that_the_faults_give() {
+        let list = queues(&[("a", 4, true), ("b", 2, true), ("c", 3, true), ("d", 2, false)]);
+        let outcomes = [
+            None,
+            Some(Outcome::TransportError),
+            Some(Outcome::BrokerError { code: 2 }),
+            Some(Outcome::TimedOut { limit: Duration::from_secs(3) }),
+        ];
+        for (a, b, c) in (0..64).map(|number: usize| (number % 4, number / 4 % 4, number / 16)) {
+            let mut faults = Faults::default();
+            for (broker, outcome) in [("a", outcomes[a]), ("b", outcomes[b]), ("c", outcomes[c])] {
+                if let Some(outcome) = outcome {
+                    faults.report(broker, outcome, NOW);
+                }
+            }
+            let charges = Charges::collect(&list, &faults);
+            assert!(!charges.need_a_note(|| NOW));
+            for last in [None, Some("a"), Some("b"), Some("c"), Some("d")] {
+                let (mut left, mut right) = (StdRng::seed_from_u64(1), StdRng::seed_from_u64(1));
+                let mut direct = QueuePicker::new(&mut left);
+                let mut collected = QueuePicker::new(&mut right);
+                for _ in 0..20 {
+                    let expected = direct.pick(&list, &mut faults, NOW, last, &mut left);
+                    assert_eq!(collected.pick_by(&list, &charges, last, &mut right), expected, "{a} {b} {c}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_choice_is_noted_from_the_moment_on_that_a_broker_is_due_for_a_trial() {
+        let mut faults = Faults::default();
+        faults.report("b", Outcome::TransportError, NOW);
+        faults.report("elsewhere", Outcome::BrokerError { code: 2 }, Millis::ZERO);
+        let charges = Charges::collect(&three(), &faults);
+        let due = NOW.after(faults.policy().avoided_for(faults.policy().failure_latency));
+        assert!(!charges.need_a_note(|| Millis::new(due.get() - 1)));
+        assert!(charges.need_a_note(|| due));
+        assert!(faults.admit("b", due) && !faults.admit("b", due));
+        let charges = Charges::collect(&three(), &faults);
+        assert!(!charges.need_a_note(|| due), "one choice goes there, and its outcome decides");
+    }
+
+    #[test]
+    fn every_change_that_choices_must_see_is_counted() {
+        use std::sync::atomic::Ordering;
+        let mut faults = Faults::default();
+        let changes = faults.changes();
+        let mut seen = 0;
+        let mut counted = |what: &str, expected: bool| {
+            let number = changes.load(Ordering::Relaxed);
+            assert_eq!(number != seen, expected, "{what}");
+            seen = number;
+        };
+        let well = Outcome::Success { latency: Duration::from_millis(1) };
+        faults.report("a", well, NOW);
+        counted("a success of a broker that is well", false);
+        faults.report("a", Outcome::TransportError, NOW);
+        counted("a failure", true);
+        assert!(!faults.admit("a", NOW));
+        counted("a refused choice", false);
+        let answered = ProbeOutcome::Answered { code: 0, latency: Duration::from_millis(1) };
+        faults.probe_result("a", answered, NOW);
+        counted("a good probe", true);
+        assert!(faults.admit("a", NOW));
+        counted("a trial", true);
+        faults.report("a", well, NOW.after(Duration::from_millis(1)));
+        counted("a recovery", true);
     }
 
     #[test]

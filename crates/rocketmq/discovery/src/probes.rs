@@ -139,6 +139,7 @@ impl Faults {
     /// once at a time. Brokers seen for the first time start at a random point of the idle time.
     pub fn due_probes(&mut self, brokers: &Brokers, now: Millis, rng: &mut impl Rng) -> Vec<Probe> {
         let mut due = Vec::new();
+        let mut changed = false;
         let idle = self.policy.idle_probe_after;
         for broker in brokers.names() {
             let Some((address, topic)) = brokers.probe_target(broker) else { continue };
@@ -148,7 +149,9 @@ impl Faults {
                 record
             });
             record.schedule.seen = now;
+            let charge = record.charge();
             record.moved_to(address, now);
+            changed |= record.charge() != charge;
             if !record.schedule.is_due(self.policy.probe_limit, now) {
                 continue;
             }
@@ -164,12 +167,20 @@ impl Faults {
                 limit: self.policy.probe_limit,
             });
         }
-        self.records.retain(|_, record| now.since(record.schedule.seen) < KEPT_AFTER_LEAVING);
+        self.records.retain(|_, record| {
+            let kept = now.since(record.schedule.seen) < KEPT_AFTER_LEAVING;
+            changed |= !kept && record.charge().is_some();
+            kept
+        });
+        if changed {
+            self.count_change();
+        }
         due
     }
 
     /// Notes the result of a probe of `broker`.
     pub fn probe_result(&mut self, broker: &str, outcome: ProbeOutcome, now: Millis) {
+        let charge = self.charge(broker);
         let Some(record) = self.records.get_mut(broker) else { return };
         record.schedule.sent = None;
         match outcome {
@@ -183,6 +194,7 @@ impl Faults {
                 }
             },
         }
+        self.note_change(broker, charge);
     }
 }
 

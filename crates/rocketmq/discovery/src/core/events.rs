@@ -56,6 +56,16 @@ pub struct Known {
     pub stale: bool,
 }
 
+impl Known {
+    /// Whether it was confirmed within `max_age`, or may be of any age. No age at all is never reached, not even within
+    /// the millisecond of the last answer: it asks the servers.
+    pub(crate) fn is_young(&self, max_age: Option<Duration>, now: Millis) -> bool {
+        let within =
+            |age: Duration| !age.is_zero() && self.checked.is_some_and(|checked| now.since(checked) <= age);
+        max_age.is_none_or(within)
+    }
+}
+
 /// What the shell has to do.
 #[derive(Debug)]
 pub enum Action {

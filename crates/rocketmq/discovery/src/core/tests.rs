@@ -111,6 +111,28 @@ fn a_topic_that_nobody_uses_is_forgotten_after_five_minutes() {
 }
 
 #[test]
+fn a_topic_that_is_read_without_the_core_is_kept() {
+    let mut core = core(1);
+    lookup(&mut core, 1, "T", 0, 3_000);
+    serve(&mut core, at(0), |_| Reply::Route(route(&["a"])));
+    let mut now = at(0);
+    let mut forgotten = None;
+    let last_read = at(900_000);
+    while forgotten.is_none() && now < at(1_800_000) {
+        if now <= last_read {
+            core.used("T", now);
+        }
+        now = core.next_wakeup(now).expect("something to do").max(now);
+        core.tick(now);
+        let (_, rest) = serve(&mut core, now, |_| Reply::Route(route(&["a"])));
+        forgotten = rest.iter().any(|action| matches!(action, Action::Forget(_))).then_some(now);
+    }
+    let forgotten = forgotten.expect("it is forgotten").get();
+    // Reads end up to a poll before the last that is told, and each is told for ten seconds.
+    assert!((1_170_000..=1_245_000).contains(&forgotten), "{forgotten}");
+}
+
+#[test]
 fn after_a_reported_failure_the_route_is_asked_for_every_second_until_it_changes() {
     let mut core = core(1);
     core.watch(&"T".into(), at(0));

@@ -3,7 +3,10 @@
 
 mod server;
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use server::{Behaviour, Server};
@@ -300,6 +303,56 @@ async fn the_default_topic_stands_in_for_one_that_does_not_exist() {
     let discovery = client(&[server.address]).await;
     let error = discovery.route_or_default("new", None, LIMIT).await.unwrap_err();
     assert!(matches!(&error, LookupError::NotExist { topic, .. } if topic == "new"), "{error:?}");
+}
+
+/// What a call gives that never waits; `None` if it does.
+fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+#[tokio::test]
+async fn a_known_route_is_given_without_waiting_for_the_driver() {
+    let server = Server::with(Behaviour::Well, "T", &["a"]).await;
+    let discovery = client(&[server.address]).await;
+    assert!(at_once(discovery.route("T", LIMIT)).is_none(), "it has to be asked for");
+    let route = discovery.route("T", LIMIT).await.unwrap();
+    for _ in 0..3 {
+        let again = at_once(discovery.route("T", LIMIT)).expect("no wait").unwrap();
+        assert_eq!(*again, *route);
+        let young = at_once(discovery.younger_than("T", PATIENCE, LIMIT)).expect("no wait").unwrap();
+        assert!(!young.stale && young.checked.is_some());
+    }
+    assert!(at_once(discovery.younger_than("T", Duration::ZERO, LIMIT)).is_none(), "no age asks the server");
+    assert!(at_once(discovery.refresh("T", LIMIT)).is_none());
+    assert!(discovery.close(PATIENCE).await);
+    assert_eq!(discovery.route("T", LIMIT).await.unwrap_err(), LookupError::Closed);
+}
+
+#[tokio::test]
+async fn choosers_see_a_new_route_and_each_report_at_once() {
+    let server = Server::with(Behaviour::Well, "T", &["a", "b"]).await;
+    let discovery = client(&[server.address]).await;
+    discovery.route("T", LIMIT).await.unwrap();
+    let mut chooser = discovery.chooser("T");
+    let mut chosen = |last: Option<&str>| {
+        let brokers = (0..8).map(|_| chooser.choose(last).unwrap().queue.broker.to_string());
+        brokers.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(None), ["a", "b"]);
+    assert_eq!(chosen(Some("a")), ["b"]);
+    discovery.report("T", "a", Outcome::TransportError);
+    assert_eq!(chosen(None), ["b"]);
+    discovery.report("T", "b", Outcome::BrokerError { code: 2 });
+    assert_eq!(chosen(None), ["b"], "it answers, however badly");
+    server.put("T", &["a", "b", "c"]);
+    wait_until("the new broker is known", async || {
+        discovery.known("T").and_then(|known| known.route).is_some_and(|route| route.group("c").is_some())
+    })
+    .await;
+    assert_eq!(chosen(None), ["c"]);
 }
 
 #[tokio::test]
