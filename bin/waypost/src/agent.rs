@@ -14,6 +14,7 @@ use waypost_cli::{agent_status, run};
 use waypost_net::address::AddressList;
 use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
+use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options};
 use waypost_rocketmq_nameserver::config::{LogFormat, LogLevel, Logs};
 use waypost_rocketmq_remoting::source::Source;
@@ -45,8 +46,19 @@ pub(crate) fn agent(arguments: AgentArguments) -> ExitCode {
             return ExitCode::from(Exit::Usage.code());
         }
     };
-    let options =
-        Options { listen: arguments.listen.clone(), servers: source, dialer, state: arguments.state.clone() };
+    let access = AccessPolicy {
+        read: arguments.access_read.clone(),
+        broker: arguments.access_broker.clone(),
+        admin: arguments.access_admin.clone(),
+        ..AccessPolicy::of_agent()
+    };
+    let options = Options {
+        listen: arguments.listen.clone(),
+        servers: source,
+        dialer,
+        access,
+        state: arguments.state.clone(),
+    };
     let ended = start(options, &arguments);
     logs::flush();
     match ended {

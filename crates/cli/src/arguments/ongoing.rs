@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use waypost_net::network::NetworkList;
+
 use super::{ListArguments, OutputArguments, TlsArguments, parse_count, parse_span};
 use crate::live_table::AdminUrl;
 
@@ -43,6 +45,35 @@ pub struct AgentArguments {
     /// Where programs of this machine connect to; can be repeated.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9876")]
     pub listen: Vec<SocketAddr>,
+    /// Networks that may ask for routes, lists and values: "any", "loopback", "private", "none", addresses such as
+    /// 10.0.0.0/8, separated by ",".
+    #[arg(
+        long,
+        value_name = "NETWORKS",
+        default_value = "any",
+        env = "WAYPOST_AGENT_ACCESS_READ",
+        help_heading = "Access"
+    )]
+    pub access_read: NetworkList,
+    /// Networks that brokers may register from.
+    #[arg(
+        long,
+        value_name = "NETWORKS",
+        default_value = "any",
+        env = "WAYPOST_AGENT_ACCESS_BROKER",
+        help_heading = "Access"
+    )]
+    pub access_broker: NetworkList,
+    /// Networks that operators may write from: KV values, permissions, topic deletion. The name servers see the
+    /// agent's address, not theirs.
+    #[arg(
+        long,
+        value_name = "NETWORKS",
+        default_value = "loopback",
+        env = "WAYPOST_AGENT_ACCESS_ADMIN",
+        help_heading = "Access"
+    )]
+    pub access_admin: NetworkList,
     /// Keep routes and what brokers said in this folder, so that the agent's own end costs nothing.
     #[arg(long, value_name = "FOLDER", env = "WAYPOST_AGENT_STATE")]
     pub state: Option<PathBuf>,

@@ -22,6 +22,8 @@ use waypost_net::session::{Session, SessionContext};
 use waypost_net::sessions::Sessions;
 use waypost_net::tasks::{Stop, Tasks};
 use waypost_net::workers::Workers;
+use waypost_rocketmq_access::access::AccessPolicy;
+use waypost_rocketmq_access::audit::Audit;
 use waypost_rocketmq_discovery::client::{Discovery, Options as DiscoveryOptions};
 use waypost_rocketmq_remoting::servers::{Servers, is_own};
 use waypost_rocketmq_remoting::source::Source;
@@ -67,6 +69,8 @@ pub struct Options {
     pub servers: Source,
     /// How connections to name servers are made.
     pub dialer: Dialer,
+    /// Who may send what.
+    pub access: AccessPolicy,
     /// A folder for what has to survive the agent: routes, and what brokers said. `None` keeps nothing.
     pub state: Option<PathBuf>,
 }
@@ -178,6 +182,8 @@ impl Agent {
             metrics: Metrics::new(),
             pulse,
             limits: FrameLimits::default(),
+            access: options.access,
+            audit: Audit::default(),
         });
         let agent = Self {
             addresses,
@@ -274,6 +280,7 @@ impl Agent {
                 }
                 sessions.sweep(shared.pulse.now(), IDLE_MAX);
                 shared.routes.sweep();
+                shared.audit.tick(shared.pulse.now());
             }
         });
         if let Some(saved) = &self.saved {

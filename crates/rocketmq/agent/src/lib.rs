@@ -8,6 +8,7 @@
 pub mod agent;
 mod broker;
 mod brokers;
+mod changes;
 mod desk;
 mod heard;
 mod metrics;

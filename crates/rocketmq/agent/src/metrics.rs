@@ -13,6 +13,7 @@ pub(crate) struct Metrics {
     pub(crate) route_queries_waited: Counter,
     pub(crate) other_requests: Counter,
     pub(crate) bad_frames: Counter,
+    pub(crate) refusals: Counter,
     registry: Registry,
 }
 
@@ -39,6 +40,11 @@ impl Metrics {
             "waypost_agent_bad_frames",
             "Connections closed because their bytes were no request",
             metrics.bad_frames.clone(),
+        );
+        registry.register(
+            "waypost_agent_refused_requests",
+            "Requests that their callers may not send (--access-read, --access-broker, --access-admin)",
+            metrics.refusals.clone(),
         );
         metrics
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use waypost_net::clock::Pulse;
 use waypost_net::session::{Answer, FrameBytes, Protocol, Step};
+use waypost_rocketmq_access::access::{AccessPolicy, Permits};
+use waypost_rocketmq_access::audit::Audit;
 use waypost_rocketmq_discovery::read::Read;
 use waypost_rocketmq_wire::code::{request, response};
 use waypost_rocketmq_wire::frame::{Frame, FrameLimits, HeaderEncoding, decode_frame, frame_length};
@@ -12,6 +14,7 @@ use waypost_rocketmq_wire::header::Header;
 use waypost_rocketmq_wire::message::Response;
 use waypost_rocketmq_wire::route_query::RouteQuery;
 
+use crate::changes;
 use crate::metrics::Metrics;
 use crate::reads::{Reads, is_read};
 use crate::relay::{Relay, SessionId};
@@ -29,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
     pub(crate) limits: FrameLimits,
+    pub(crate) access: AccessPolicy,
+    pub(crate) audit: Audit,
 }
 
 /// The protocol side of one connection.
@@ -36,13 +41,15 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     id: SessionId,
     peer: SocketAddr,
+    permits: Permits,
     /// It carried a request of a broker, so its end matters to the relay.
     carries_broker: bool,
 }
 
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, number: u64, peer: SocketAddr) -> Self {
-        Self { shared, id: SessionId(number), peer, carries_broker: false }
+        let permits = shared.access.permits(peer.ip());
+        Self { shared, id: SessionId(number), peer, permits, carries_broker: false }
     }
 
     /// To be called when the connection has ended.
@@ -70,21 +77,26 @@ impl Connection {
         }
     }
 
-    fn relay(&self, bytes: FrameBytes<'_>) -> Step {
+    /// `is_change`: what the audit log tells, other than the registrations that come every 30 s.
+    fn relay(&self, bytes: FrameBytes<'_>, is_change: bool) -> Step {
         let (shared, id, peer) = (Arc::clone(&self.shared), self.id, self.peer);
         let frame = bytes.keep();
         Step::Wait(Box::pin(async move {
             let bytes = shared.relay.request(id, peer, frame.bytes.clone()).await;
+            if is_change {
+                changes::log_framed(&shared.audit, peer, &frame.bytes, &shared.limits, &bytes);
+            }
             drop(frame);
             Answer { bytes, close: None }
         }))
     }
 
     fn put(&self, bytes: FrameBytes<'_>, opaque: i32, encoding: HeaderEncoding, oneway: bool) -> Step {
-        let shared = Arc::clone(&self.shared);
+        let (shared, peer) = (Arc::clone(&self.shared), self.peer);
         let frame = bytes.keep();
         Step::Wait(Box::pin(async move {
             let answer = shared.writes.put(frame.bytes.clone(), opaque).await;
+            changes::log(&shared.audit, peer, &frame.bytes, &shared.limits, &answer);
             let mut bytes = Vec::new();
             if !oneway {
                 answer.write(opaque, encoding, &mut bytes);
@@ -132,18 +144,32 @@ impl Connection {
     }
 }
 
-fn refuse(header: &Header<'_>, encoding: HeaderEncoding, output: &mut Vec<u8>) {
-    let (code, remark) = match header.code {
-        request::UPDATE_NAMESRV_CONFIG => (
-            response::NO_PERMISSION,
-            "the agent has no configuration, and settings are meant for one name server: send 318 to that server"
-                .to_owned(),
-        ),
-        code => (response::REQUEST_CODE_NOT_SUPPORTED, format!(" request type {code} not supported")),
-    };
+fn refuse(header: &Header<'_>, encoding: HeaderEncoding, (code, remark): (i32, &str), output: &mut Vec<u8>) {
     if !header.is_oneway() {
-        Response { opaque: header.opaque, remark: Some(&remark), ..Response::new(code) }
+        Response { opaque: header.opaque, remark: Some(remark), ..Response::new(code) }
             .write(encoding, output);
+    }
+}
+
+impl Connection {
+    /// Why a request is not taken from this caller, or from nobody.
+    fn refusal(&self, code: i32) -> Option<(i32, String)> {
+        if code == request::UPDATE_NAMESRV_CONFIG {
+            let remark = "the agent has no configuration, and settings are meant for one name server: send 318 to \
+                          that server";
+            return Some((response::NO_PERMISSION, remark.to_owned()));
+        }
+        let refusal = self.permits.check(code).err()?;
+        Some((refusal.response_code(), refusal.to_string()))
+    }
+
+    /// Answers a refused request and logs who sent it.
+    fn turn_away(&self, header: &Header<'_>, encoding: HeaderEncoding, output: &mut Vec<u8>) -> bool {
+        let Some((code, remark)) = self.refusal(header.code) else { return false };
+        self.shared.metrics.refusals.inc();
+        self.shared.audit.refused(self.peer, header.code, &remark, self.shared.pulse.now());
+        refuse(header, encoding, (code, &remark), output);
+        true
     }
 }
 
@@ -177,6 +203,9 @@ impl Protocol for Connection {
         }
         let (code, opaque, oneway, encoding) =
             (header.code, header.opaque, header.is_oneway(), frame.encoding);
+        if self.turn_away(&header, encoding, output) {
+            return Step::Next;
+        }
         if code == request::GET_ROUTEINFO_BY_TOPIC {
             return self.route(&header, encoding, output);
         }
@@ -185,7 +214,8 @@ impl Protocol for Connection {
             return self.read(&header, &frame);
         }
         if !is_write(code) && !is_of_brokers(code) {
-            refuse(&header, encoding, output);
+            let remark = format!(" request type {code} not supported");
+            refuse(&header, encoding, (response::REQUEST_CODE_NOT_SUPPORTED, &remark), output);
             return Step::Next;
         }
         if code == request::DELETE_TOPIC_IN_NAMESRV
@@ -194,7 +224,12 @@ impl Protocol for Connection {
             self.shared.relay.topic_deleted(topic, header.ext.get("clusterName"));
         }
         drop(header);
-        if self.for_relay(code) { self.relay(bytes) } else { self.put(bytes, opaque, encoding, oneway) }
+        let is_change = is_write(code) || code == request::UNREGISTER_BROKER;
+        if self.for_relay(code) {
+            self.relay(bytes, is_change)
+        } else {
+            self.put(bytes, opaque, encoding, oneway)
+        }
     }
 
     fn batch_done(&mut self, _read_at: u64, _now: u64) {}

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
+use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options};
 use waypost_rocketmq_nameserver::config::{Configuration, Inputs};
 use waypost_rocketmq_nameserver::{NameServer, StartOptions};
@@ -63,8 +64,14 @@ fn source(servers: &[SocketAddr]) -> Source {
 fn agent(servers: &[SocketAddr], folder: &Folder) -> Agent {
     let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     let state = Some(folder.0.join("state"));
-    Agent::start(Options { listen, servers: source(servers), dialer: Dialer::default(), state })
-        .expect("an agent")
+    Agent::start(Options {
+        listen,
+        servers: source(servers),
+        dialer: Dialer::default(),
+        access: AccessPolicy::of_agent(),
+        state,
+    })
+    .expect("an agent")
 }
 
 async fn broker(servers: &[SocketAddr], name: &str, zone: &str, topics: &[&str]) -> Registrar {
@@ -96,6 +103,39 @@ fn route<'a>(ext: &'a [(&'a str, &'a str)], version: i32) -> Request<'a> {
 async fn hung() -> (SocketAddr, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     (listener.local_addr().expect("bound"), listener)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_operators_from_elsewhere_are_refused_and_reach_no_server() {
+    let folder = Folder::new();
+    let name_server = server(&folder);
+    let servers = [name_server.addresses()[0]];
+    let options = |access| Options {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        servers: source(&servers),
+        dialer: Dialer::default(),
+        access,
+        state: None,
+    };
+    let kv = [("namespace", "n"), ("key", "k"), ("value", "v")];
+    let put = Request { ext: &kv, ..Request::new(request::PUT_KV_CONFIG) };
+    let get = Request { ext: &kv[..2], ..Request::new(request::GET_KV_CONFIG) };
+    // Every caller of this test is a loopback one: the list has to leave it out.
+    let elsewhere = "10.0.0.0/8".parse().expect("networks");
+    let closed =
+        Agent::start(options(AccessPolicy { admin: elsewhere, ..AccessPolicy::of_agent() })).expect("one");
+    for code in [100, 102, 205, 216, 318, 327] {
+        let answer = ask(closed.addresses()[0], &Request { ext: &kv, ..Request::new(code) }).await;
+        assert_eq!(answer.code, response::NO_PERMISSION, "{code}: {answer:?}");
+    }
+    let remark = ask(closed.addresses()[0], &put).await.remark.expect("a reason");
+    assert!(remark.contains("from 127.0.0.1 is not allowed"), "{remark}");
+    assert!(remark.ends_with("--access-admin of the agent"), "{remark}");
+    assert_eq!(ask(servers[0], &get).await.code, response::QUERY_NOT_FOUND);
+    assert!(closed.metrics_text().await.contains("waypost_agent_refused_requests_total 7"));
+    let open = Agent::start(options(AccessPolicy::of_agent())).expect("one");
+    assert_eq!(ask(open.addresses()[0], &put).await.code, response::SUCCESS);
+    assert_eq!(ask(servers[0], &get).await.code, response::SUCCESS);
 }
 
 #[tokio::test(flavor = "multi_thread")]

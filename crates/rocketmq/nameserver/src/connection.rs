@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use waypost_net::session::{Answer, FrameBytes, KeptFrame, Protocol, Step};
 use waypost_net::watchdog::Watch;
+use waypost_rocketmq_access::access::Permits;
 use waypost_rocketmq_registry::ConnectionId;
 use waypost_rocketmq_wire::code::{request, response};
 use waypost_rocketmq_wire::frame::{Frame, decode_frame, frame_length};
 use waypost_rocketmq_wire::header::Header;
 use waypost_rocketmq_wire::version;
 
-use crate::access::Permits;
 use crate::metrics::{REQUEST_SLOTS, request_slot};
 use crate::reply::Reply;
 use crate::requests::{self, Request};

@@ -24,8 +24,6 @@
 //! 2. When a change is answered, readers see it, and what has to be on disk is on disk.
 //! 3. A server that cannot serve closes rather than hangs.
 
-pub mod access;
-pub mod audit;
 pub mod config;
 mod connection;
 mod idle;

@@ -23,9 +23,9 @@ use waypost_net::tasks::{Stop, Tasks};
 use waypost_net::tls::{ClientAuth, DEFAULT_RELOAD_PERIOD, ServerTls, TlsError, TlsFiles};
 use waypost_net::watchdog::{StallReport, Watchdog, WatchdogOptions};
 use waypost_net::workers::Workers;
+use waypost_rocketmq_access::audit::Audit;
 use waypost_rocketmq_registry::{Command, ConnectionEnd, RouteTable};
 
-use crate::audit::Audit;
 use crate::config::{self, Configuration, Settings};
 use crate::connection::Connection;
 use crate::idle::close_idle;

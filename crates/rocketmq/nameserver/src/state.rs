@@ -8,13 +8,13 @@ use waypost_net::clock::{Clock, Millis, Pulse};
 use waypost_net::sessions::Sessions;
 use waypost_net::throttle::Throttle;
 use waypost_net::watchdog::Watchdog;
+use waypost_rocketmq_access::access::{AccessPolicy, Guard};
+use waypost_rocketmq_access::audit::Audit;
 use waypost_rocketmq_registry::{Policy, RouteIndex, TableLimits};
 use waypost_rocketmq_wire::body::BodyLimits;
 use waypost_rocketmq_wire::frame::FrameLimits;
 
-use crate::access::AccessPolicy;
-use crate::audit::Audit;
-use crate::config::{Configuration, Settings};
+use crate::config::{Access, Configuration, Settings};
 use crate::kv::KvStore;
 use crate::lane::Lane;
 use crate::metrics::Metrics;
@@ -93,7 +93,7 @@ impl State {
             owner,
             kv,
             metrics,
-            access: AccessPolicy::new(&settings.access),
+            access: access_policy(&settings.access),
             audit,
             sessions,
             clock,
@@ -180,6 +180,18 @@ impl State {
 
     pub(crate) fn is_going_away(&self) -> bool {
         self.going_away.load(Ordering::Relaxed)
+    }
+}
+
+/// Who may send which requests.
+fn access_policy(access: &Access) -> AccessPolicy {
+    let Access { read, broker, admin, config, black_list: _ } = access;
+    AccessPolicy {
+        guard: Guard::NameServer,
+        read: read.clone(),
+        broker: broker.clone(),
+        admin: admin.clone(),
+        config: config.clone(),
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
+use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options};
 use waypost_rocketmq_nameserver::config::{Configuration, Inputs};
 use waypost_rocketmq_nameserver::{NameServer, StartOptions};
@@ -59,7 +60,14 @@ impl Folder {
         let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
         let servers = Source::List(servers.iter().map(|server| (*server).into()).collect());
         let state = Some(self.0.join("state"));
-        Agent::start(Options { listen, servers, dialer: Dialer::default(), state }).expect("an agent")
+        Agent::start(Options {
+            listen,
+            servers,
+            dialer: Dialer::default(),
+            access: AccessPolicy::of_agent(),
+            state,
+        })
+        .expect("an agent")
     }
 }
 

@@ -11,11 +11,12 @@ use waypost_net::clock::Clock;
 
 use waypost_net::durable;
 
+use waypost_rocketmq_access::audit::RateLimit;
+
 use super::error::{KvError, KvOpenError};
 use super::load::{KvReport, Loaded, backup_of, load};
 use super::snapshot::{KvChange, KvSnapshot};
 use super::{KvLimits, KvOptions};
-use crate::audit::RateLimit;
 
 /// Changes that may wait for the disk. One takes milliseconds with those that wait beside it: so
 /// many wait only when the disk hangs.

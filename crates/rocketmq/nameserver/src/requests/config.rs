@@ -1,7 +1,8 @@
 //! 318 and 319: the settings of the running server.
 
+use waypost_rocketmq_access::audit::Changed;
+
 use super::Request;
-use crate::audit::Changed;
 use crate::reply::Reply;
 use crate::state::State;
 
@@ -18,7 +19,8 @@ pub(crate) fn update(state: &State, request: &Request<'_, '_>) -> Reply {
                 tracing::warn!(peer = %request.peer, %warning, "setting changed at run time");
             }
             for value in &change.values {
-                state.audit.changed(request.peer, Changed::Setting(value));
+                let (key, before, after) = (value.key, value.before.as_str(), value.after.as_str());
+                state.audit.changed(request.peer, Changed::Setting { key, before, after });
             }
             Reply::success()
         }

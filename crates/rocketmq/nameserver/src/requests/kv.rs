@@ -2,13 +2,13 @@
 
 use tokio::sync::oneshot;
 use waypost_net::session::Answer;
+use waypost_rocketmq_access::audit::Changed;
 use waypost_rocketmq_wire::body::KvTable;
 use waypost_rocketmq_wire::code::{request as code, response};
 use waypost_rocketmq_wire::frame::decode_frame;
 use waypost_rocketmq_wire::header::Header;
 
 use super::Request;
-use crate::audit::Changed;
 use crate::connection::Errand;
 use crate::kv::{KvError, ORDER_TOPIC_CONFIG};
 use crate::reply::Reply;

@@ -1,11 +1,11 @@
 //! 104, 322, 904 and 901: brokers that leave, that are alive, and who is in their group.
 
+use waypost_rocketmq_access::audit::Changed;
 use waypost_rocketmq_registry::{Command, Outcome, Sign, Unregistration};
 use waypost_rocketmq_wire::body::{DataVersion, Dialect};
 use waypost_rocketmq_wire::code::response;
 
 use super::Request;
-use crate::audit::Changed;
 use crate::reply::Reply;
 use crate::state::State;
 

@@ -1,9 +1,9 @@
 //! 205 and 327: taking and giving write permission of all topics of a broker.
 
+use waypost_rocketmq_access::audit::Changed;
 use waypost_rocketmq_registry::{Command, Outcome};
 
 use super::Request;
-use crate::audit::Changed;
 use crate::reply::Reply;
 use crate::state::State;
 

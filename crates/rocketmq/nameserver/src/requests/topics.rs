@@ -1,12 +1,12 @@
 //! Lists of topics and brokers (106, 206, 224, 304, 311 to 313), and changes of one topic (216, 217).
 
+use waypost_rocketmq_access::audit::Changed;
 use waypost_rocketmq_registry::{Command, Outcome};
 use waypost_rocketmq_wire::body::{TopicList, TopicRouteData};
 use waypost_rocketmq_wire::code::{request as code, response};
 
 use super::Request;
 use super::liveness::dialect_by_flag;
-use crate::audit::Changed;
 use crate::reply::Reply;
 use crate::state::State;
 

@@ -5,7 +5,7 @@
 //! connection asks [`AccessPolicy::permits`] once and each request then costs a bit test.
 //!
 //! ```
-//! use waypost_rocketmq_nameserver::access::{AccessPolicy, RequestClass};
+//! use waypost_rocketmq_access::access::{AccessPolicy, RequestClass};
 //!
 //! let policy = AccessPolicy::default();
 //! assert!(policy.check(105, "203.0.113.9".parse().unwrap()).is_ok());
@@ -18,8 +18,6 @@ use std::net::IpAddr;
 
 use waypost_net::network::NetworkList;
 use waypost_rocketmq_wire::code::{self, request, response};
-
-use crate::config::Access;
 
 /// What a request does, as far as permission goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,14 +56,18 @@ impl RequestClass {
         }
     }
 
-    /// The setting that says who may.
+    /// What says who may, as an operator writes it.
     #[must_use]
-    pub const fn setting(self) -> &'static str {
-        match self {
-            Self::Read => "accessRead",
-            Self::Broker => "accessBroker",
-            Self::Admin => "accessAdmin",
-            Self::Config => "accessConfig",
+    pub const fn setting(self, guard: Guard) -> &'static str {
+        match (guard, self) {
+            (Guard::NameServer, Self::Read) => "accessRead",
+            (Guard::NameServer, Self::Broker) => "accessBroker",
+            (Guard::NameServer, Self::Admin) => "accessAdmin",
+            (Guard::NameServer, Self::Config) => "accessConfig",
+            (Guard::Agent, Self::Read) => "--access-read",
+            (Guard::Agent, Self::Broker) => "--access-broker",
+            // It takes no settings itself; who may ask for them does not depend on a network.
+            (Guard::Agent, Self::Admin | Self::Config) => "--access-admin",
         }
     }
 
@@ -85,9 +87,27 @@ impl RequestClass {
     }
 }
 
+/// Which program guards its requests: its settings have names of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Guard {
+    /// A name server.
+    NameServer,
+    /// An agent, which passes requests on with its own address.
+    Agent,
+}
+
+impl Guard {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::NameServer => "name server",
+            Self::Agent => "agent",
+        }
+    }
+}
+
 /// A request that its caller may not send. Its text is the remark of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{} from {caller} is not allowed: add the address to {} of the name server", request_text(*code), class.setting())]
+#[error("{} from {caller} is not allowed: add the address to {} of the {}", request_text(*code), class.setting(*guard), guard.name())]
 pub struct AccessRefusal {
     /// The request code.
     pub code: i32,
@@ -95,6 +115,8 @@ pub struct AccessRefusal {
     pub class: RequestClass,
     /// Who asked.
     pub caller: IpAddr,
+    /// Who refused.
+    pub guard: Guard,
 }
 
 impl AccessRefusal {
@@ -115,18 +137,24 @@ fn request_text(request: i32) -> String {
 /// The networks that each class of requests is taken from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessPolicy {
-    read: NetworkList,
-    broker: NetworkList,
-    admin: NetworkList,
-    config: NetworkList,
+    /// Who guards.
+    pub guard: Guard,
+    /// Where [`RequestClass::Read`] is taken from.
+    pub read: NetworkList,
+    /// Where [`RequestClass::Broker`] is taken from.
+    pub broker: NetworkList,
+    /// Where [`RequestClass::Admin`] is taken from.
+    pub admin: NetworkList,
+    /// Where [`RequestClass::Config`] is taken from.
+    pub config: NetworkList,
 }
 
 impl AccessPolicy {
-    /// The policy that a configuration asks for.
+    /// What an agent allows unless told otherwise: read and broker from anywhere, the others from loopback, because
+    /// name servers take the agent's own address for that of an operator.
     #[must_use]
-    pub fn new(access: &Access) -> Self {
-        let Access { read, broker, admin, config, black_list: _ } = access;
-        Self { read: read.clone(), broker: broker.clone(), admin: admin.clone(), config: config.clone() }
+    pub fn of_agent() -> Self {
+        Self { guard: Guard::Agent, admin: loopback(), ..Self::default() }
     }
 
     /// Whether `caller` may send requests of this code. An IPv4-mapped address counts as IPv4.
@@ -140,7 +168,7 @@ impl AccessPolicy {
         if self.networks(class).contains(caller) {
             Ok(())
         } else {
-            Err(AccessRefusal { code, class, caller })
+            Err(AccessRefusal { code, class, caller, guard: self.guard })
         }
     }
 
@@ -154,7 +182,7 @@ impl AccessPolicy {
                 classes |= class.bit();
             }
         }
-        Permits { classes, caller }
+        Permits { classes, caller, guard: self.guard }
     }
 
     fn networks(&self, class: RequestClass) -> &NetworkList {
@@ -171,8 +199,19 @@ impl Default for AccessPolicy {
     /// Read and broker from anywhere, admin from loopback and private networks, config from
     /// loopback.
     fn default() -> Self {
-        Self::new(&crate::config::Settings::default().access)
+        Self {
+            guard: Guard::NameServer,
+            read: NetworkList::any(),
+            broker: NetworkList::any(),
+            admin: "loopback,private".parse().unwrap_or_else(|_| NetworkList::none()),
+            config: loopback(),
+        }
     }
+}
+
+fn loopback() -> NetworkList {
+    // Never fails; were it to, nobody would be let in.
+    "loopback".parse().unwrap_or_else(|_| NetworkList::none())
 }
 
 /// What one caller may do.
@@ -180,6 +219,7 @@ impl Default for AccessPolicy {
 pub struct Permits {
     classes: u8,
     caller: IpAddr,
+    guard: Guard,
 }
 
 impl Permits {
@@ -194,7 +234,7 @@ impl Permits {
         if self.classes & class.bit() != 0 {
             Ok(())
         } else {
-            Err(AccessRefusal { code, class, caller: self.caller })
+            Err(AccessRefusal { code, class, caller: self.caller, guard: self.guard })
         }
     }
 
@@ -215,7 +255,13 @@ mod tests {
 
     fn policy(read: &str, broker: &str, admin: &str, config: &str) -> AccessPolicy {
         let list = |text: &str| text.parse().unwrap();
-        AccessPolicy { read: list(read), broker: list(broker), admin: list(admin), config: list(config) }
+        AccessPolicy {
+            guard: Guard::NameServer,
+            read: list(read),
+            broker: list(broker),
+            admin: list(admin),
+            config: list(config),
+        }
     }
 
     #[test]
@@ -271,7 +317,28 @@ mod tests {
              name server"
         );
         let refusal = policy.permits(ip("192.0.2.1")).check(104).unwrap_err();
-        assert_eq!((refusal.class.setting(), refusal.caller), ("accessBroker", ip("192.0.2.1")));
+        assert_eq!((refusal.class.setting(refusal.guard), refusal.caller), ("accessBroker", ip("192.0.2.1")));
         assert!(policy.check(104, ip("::ffff:10.9.9.9")).is_ok());
+    }
+
+    #[test]
+    fn an_agent_takes_writes_of_operators_from_loopback_only() {
+        let policy = AccessPolicy::of_agent();
+        for caller in ["10.1.2.3", "fd00::1", "203.0.113.9", "::ffff:10.1.2.3"] {
+            for code in [100, 102, 205, 216, 318, 327] {
+                let refusal = policy.permits(ip(caller)).check(code).unwrap_err();
+                assert!(
+                    refusal.to_string().ends_with("add the address to --access-admin of the agent"),
+                    "{refusal}"
+                );
+            }
+            assert!(
+                [105, 103].iter().all(|code| policy.permits(ip(caller)).check(*code).is_ok()),
+                "{caller}"
+            );
+        }
+        for code in [100, 102, 205, 216, 327] {
+            assert!(policy.permits(ip("127.0.0.1")).check(code).is_ok(), "{code}");
+        }
     }
 }

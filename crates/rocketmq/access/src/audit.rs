@@ -13,7 +13,6 @@ use waypost_net::clock::Millis;
 use waypost_rocketmq_wire::code::request_name;
 
 use crate::access::RequestClass;
-use crate::config::ChangedValue;
 
 /// The target of audit lines.
 pub const TARGET: &str = "audit";
@@ -129,7 +128,14 @@ pub enum Changed<'a> {
         brokers: usize,
     },
     /// 318; one line a key.
-    Setting(&'a ChangedValue),
+    Setting {
+        /// Which.
+        key: &'a str,
+        /// Its value before.
+        before: &'a str,
+        /// Its value now.
+        after: &'a str,
+    },
 }
 
 impl Changed<'_> {
@@ -143,7 +149,7 @@ impl Changed<'_> {
             Self::WritePermissionWiped { .. } => 205,
             Self::TopicDeleted { .. } => 216,
             Self::TopicRegistered { .. } => 217,
-            Self::Setting(_) => 318,
+            Self::Setting { .. } => 318,
             Self::WritePermissionAdded { .. } => 327,
         }
     }
@@ -190,8 +196,7 @@ impl Audit {
             Changed::TopicRegistered { topic, brokers } => {
                 tracing::info!(target: TARGET, %peer, code, topic, brokers, "topic registered");
             }
-            Changed::Setting(ChangedValue { key, before, after }) => {
-                let (before, after) = (before.as_str(), after.as_str());
+            Changed::Setting { key, before, after } => {
                 tracing::info!(target: TARGET, %peer, code, key, before, after, "setting changed");
             }
         }
@@ -280,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_change_is_one_line_with_its_caller() {
-        let value = ChangedValue { key: "enableTopicList", before: "true".into(), after: "false".into() };
+        let setting = Changed::Setting { key: "enableTopicList", before: "true", after: "false" };
         let changes = [
             Changed::KvPut { namespace: "ns", key: "k", value: Some("v") },
             Changed::KvDeleted { namespace: "ns", key: "k" },
@@ -289,7 +294,7 @@ mod tests {
             Changed::WritePermissionAdded { broker: "b", topics: 3 },
             Changed::TopicDeleted { topic: "t", cluster: None },
             Changed::TopicRegistered { topic: "t", brokers: 2 },
-            Changed::Setting(&value),
+            setting,
         ];
         let audit = Audit::default();
         let lines = logged(|| changes.into_iter().for_each(|changed| audit.changed(peer(), changed)));
