@@ -7,13 +7,19 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{DEADLINE, Server};
+use waypost_rocketmq_wire::code::request;
+use waypost_rocketmq_wire::message::Request;
+
+use crate::harness::{DEADLINE, Server, exchange};
 
 #[test]
 fn sigterm_drains_within_two_seconds_and_closes_connections() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut server = Server::start(&[]);
         let mut idle = TcpStream::connect(server.address).expect("a connection");
+        // Once it is answered it is accepted: the kernel connects to a server that has not looked yet, and resets what
+        // is still unaccepted when that server ends.
+        assert_eq!(exchange(&mut idle, Request::new(request::GET_BROKER_CLUSTER_INFO)).0, 0);
         idle.set_read_timeout(Some(DEADLINE)).expect("a live socket");
         let before = Instant::now();
         server.send(signal);
