@@ -39,9 +39,15 @@ pub(crate) fn agent(arguments: AgentArguments) -> ExitCode {
         Ok(dialer) => dialer,
         Err(wrong) => return report(Ok(wrong)),
     };
+    // Before anything is read: entries of the list that are left out are told in the log.
+    if let Err(error) = logs::start(&Logs { format: LogFormat::Text, level: LogLevel::Info }) {
+        output::error(&format!("no thread for the logs: {error:#}"));
+        return ExitCode::from(Exit::No.code());
+    }
     let source = match source(&arguments) {
         Ok(source) => source,
         Err(error) => {
+            logs::flush();
             output::error(&format!("{error:#}"));
             return ExitCode::from(Exit::Usage.code());
         }
@@ -77,22 +83,17 @@ fn source(arguments: &AgentArguments) -> anyhow::Result<Source> {
     }
 }
 
-/// The list in a file: items separated by `;`, commas or line ends; `#` begins a remark.
+/// The list in a file; `#` begins a remark.
 fn read_list(file: &Path) -> anyhow::Result<AddressList> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("the list of name servers in {} cannot be read", file.display()))?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
-    let items: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let list = items.join(";").replace(";;", ";");
-    match Source::parse(&list).with_context(|| format!("the list in {}", file.display()))? {
+    match Source::parse_file(&text).with_context(|| format!("the list in {}", file.display()))? {
         Source::List(list) => Ok(list),
-        _ => anyhow::bail!("the list in {} is no list", file.display()),
+        Source::AddressServer(server) => anyhow::bail!("the list in {} is {server}", file.display()),
     }
 }
 
 fn start(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
-    logs::start(&Logs { format: LogFormat::Text, level: LogLevel::Info })
-        .context("no thread for the logs")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("waypost")
         .enable_all()

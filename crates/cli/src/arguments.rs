@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use waypost_rocketmq_remoting::source::ADDRESS_VARIABLE;
 
 use crate::live_table::AdminUrl;
-use crate::servers::Servers;
+use crate::servers::{Servers, ServersError};
 
 mod ongoing;
 
@@ -15,6 +16,9 @@ pub use self::ongoing::{
     AgentArguments, AgentCommand, BenchCommand, DemoArguments, LookupArguments, RegisterArguments,
     RegistrationArguments, WatchArguments,
 };
+
+/// Whom commands ask when nobody says.
+const DEFAULT_LIST: &str = "127.0.0.1:9876";
 
 /// What a user sees at the end of `waypost -h`.
 const EXAMPLES: &str = "\
@@ -359,9 +363,9 @@ pub struct ServerArguments {
 /// A list of NameServers.
 #[derive(Clone, Debug, Args)]
 pub struct ListArguments {
-    /// NameServers, separated by ";".
-    #[arg(short = 'n', long = "namesrv", alias = "namesrvAddr", value_name = "LIST", env = "NAMESRV_ADDR")]
-    #[arg(default_value = "127.0.0.1:9876", help_heading = "Servers")]
+    /// NameServers, separated by ";"; a missing port is 9876. An empty list is as good as none.
+    #[arg(short = 'n', long = "namesrv", alias = "namesrvAddr", value_name = "LIST", env = ADDRESS_VARIABLE)]
+    #[arg(default_value = DEFAULT_LIST, value_parser = parse_servers, help_heading = "Servers")]
     pub servers: Servers,
 }
 
@@ -410,6 +414,12 @@ pub enum Output {
     Table,
     /// JSON for programs.
     Json,
+}
+
+/// A list that is given but empty, as a script has it whose variable is not set, gives way to the next source.
+fn parse_servers(text: &str) -> Result<Servers, ServersError> {
+    let variable = std::env::var(ADDRESS_VARIABLE).unwrap_or_default();
+    Servers::first_set([text, &variable, DEFAULT_LIST])
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {

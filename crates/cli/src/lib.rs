@@ -3,8 +3,8 @@
 //! Three layers that know nothing of the one above: [`call`] speaks to one NameServer, the modules named
 //! after what they ask for ([`route`], [`topics`], [`kv`] and so on) turn a question into calls to the
 //! servers of a list and the answers into data, [`render`] turns the data into text. [`run`] puts them
-//! together for a parsed command line. Nothing here prints, exits or reads the environment (clap reads
-//! `NAMESRV_ADDR`).
+//! together for a parsed command line. Nothing here prints, exits or reads the environment, but for the parsing of
+//! arguments, which reads `NAMESRV_ADDR`.
 //!
 //! ```no_run
 //! use std::time::Duration;

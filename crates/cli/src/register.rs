@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::{interval, sleep};
-use waypost_net::address::AddressList;
 use waypost_net::clock::{Clock, Millis};
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Stop;
@@ -132,7 +131,7 @@ impl Actor {
         dialer: &Dialer,
         now: Millis,
     ) -> Result<Self, SimulationError> {
-        let source = Source::List(AddressList::from_iter(servers.addresses().iter().cloned()));
+        let source = Source::List(servers.list());
         let broker = SimulatedBroker::start(&plan, source, dialer.clone()).await?;
         let on = vec![false; plan.faults.len()];
         Ok(Self { plan, broker, began: now, conduct: Conduct::default(), on, phases: BTreeMap::new() })

@@ -135,6 +135,15 @@ impl HostPort {
         Ok(Self { host, port: port.unwrap_or(default_port) })
     }
 
+    /// Whether both mean one machine and port: in names, capitals make no difference.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_host = match (&self.host, &other.host) {
+            (Host::Name(one), Host::Name(other)) => one.eq_ignore_ascii_case(other),
+            (one, other) => one == other,
+        };
+        same_host && self.port == other.port
+    }
+
     /// The address, if the host is a literal one.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         match &self.host {
@@ -144,46 +153,19 @@ impl HostPort {
     }
 }
 
-/// A list of addresses separated by `;`, as `NAMESRV_ADDR` has it; commas are taken too.
+/// Addresses in an order, each once. It is shown as `NAMESRV_ADDR` has it, separated by `;`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressList {
     addresses: Vec<HostPort>,
 }
 
-/// An item of a list that is no address.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("item {position} of the address list: {error}")]
-pub struct ListItemError {
-    /// Which item, counted from 1.
-    pub position: usize,
-    /// What is wrong with it.
-    pub error: AddressError,
-}
-
 impl AddressList {
-    /// Parses what can be parsed and reports the rest: a list with one bad item is still of use. The order
-    /// stays, repeated addresses are kept once. A separator at the end is no empty item.
-    pub fn parse(text: &str) -> (Self, Vec<ListItemError>) {
-        let mut list = Self::default();
-        let mut errors = Vec::new();
-        let text = text.trim();
-        let text = text.strip_suffix([';', ',']).unwrap_or(text);
-        for (position, item) in (1..).zip(text.split([';', ','])) {
-            match item.parse::<HostPort>() {
-                Ok(address) if list.addresses.contains(&address) => {}
-                Ok(address) => list.addresses.push(address),
-                Err(error) => errors.push(ListItemError { position, error }),
-            }
-        }
-        (list, errors)
-    }
-
     /// The addresses in the order of the list.
     pub fn addresses(&self) -> &[HostPort] {
         &self.addresses
     }
 
-    /// Whether no item was an address.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
@@ -194,21 +176,11 @@ impl FromIterator<HostPort> for AddressList {
     fn from_iter<I: IntoIterator<Item = HostPort>>(addresses: I) -> Self {
         let mut list = Self::default();
         for address in addresses {
-            if !list.addresses.contains(&address) {
+            if !list.addresses.iter().any(|known| known.is_same(&address)) {
                 list.addresses.push(address);
             }
         }
         list
-    }
-}
-
-impl FromStr for AddressList {
-    type Err = ListItemError;
-
-    /// The strict form: the first bad item is the error.
-    fn from_str(text: &str) -> Result<Self, ListItemError> {
-        let (list, errors) = Self::parse(text);
-        errors.into_iter().next().map_or(Ok(list), Err)
     }
 }
 
@@ -370,24 +342,11 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_the_good_items_and_reports_the_others() {
-        let (list, errors) = AddressList::parse("a:1; [::1]:2;;nonsense;a:1;b:3,c:4;");
-        assert_eq!(list.to_string(), "a:1;[::1]:2;b:3;c:4");
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert_eq!(errors.len(), 2);
-        assert!(errors[0].starts_with("item 3 of the address list: an address is empty"));
-        assert!(errors[1].starts_with("item 4 of the address list: address \"nonsense\" has no port"));
-    }
-
-    #[test]
-    fn an_empty_list_is_one_empty_item() {
-        for text in ["", " ", ";"] {
-            let (list, errors) = AddressList::parse(text);
-            assert!(list.is_empty());
-            assert_eq!(errors, [ListItemError { position: 1, error: AddressError::Empty }]);
-        }
-        assert!("a:1;".parse::<AddressList>().is_ok());
-        assert!("a:1;b".parse::<AddressList>().is_err());
+    fn a_list_has_each_address_once() {
+        let address = |text: &str| text.parse::<HostPort>().unwrap();
+        let list = AddressList::from_iter(["a:1", "[::1]:2", "A:1", "a:2", "a:1"].map(address));
+        assert_eq!(list.to_string(), "a:1;[::1]:2;a:2");
+        assert!(AddressList::default().is_empty());
     }
 
     proptest! {

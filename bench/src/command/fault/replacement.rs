@@ -10,6 +10,7 @@ use tokio::time::interval;
 use waypost_net::address::AddressList;
 use waypost_rocketmq_discovery::client::Discovery;
 use waypost_rocketmq_registrar::Quorum;
+use waypost_rocketmq_remoting::list;
 use waypost_testkit::peers::{NameServer, Probe, Story};
 
 use super::stage::{self, PATIENCE};
@@ -140,6 +141,6 @@ impl Options {
     }
 }
 
-fn parse(list: &str) -> AddressList {
-    AddressList::parse(list).0
+fn parse(text: &str) -> AddressList {
+    list::read(text).servers
 }

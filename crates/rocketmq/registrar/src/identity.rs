@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn list(text: &str) -> AddressList {
-        text.parse().expect("a list")
+        waypost_rocketmq_remoting::list::read(text).servers
     }
 
     #[test]

@@ -137,7 +137,7 @@ async fn servers_that_are_added_get_everything_and_removed_ones_a_goodbye() -> O
     let servers = [Server::start(), Server::start(), Server::start()];
     let list = |servers: &[&Server]| {
         let texts: Vec<String> = servers.iter().map(|server| server.address.to_string()).collect();
-        texts.join(";").parse().expect("a list")
+        waypost_rocketmq_remoting::list::read(&texts.join(";")).servers
     };
     let registrar = start(&[servers[0].address, servers[1].address]);
     registrar.wait_registered(Quorum::All, LONG).await?;
@@ -372,7 +372,7 @@ fn an_address_that_nobody_else_can_reach_is_refused_unless_it_is_allowed() {
     let allowed = waypost_rocketmq_registrar::Options { allow_unreachable: true, ..options(&[remote]) };
     assert!(Registrar::start(allowed).is_ok());
     let local = start(&[std::net::SocketAddr::from(([127, 0, 0, 1], 1))]);
-    let list = "192.0.2.1:9876".parse().expect("a list");
+    let list = waypost_rocketmq_remoting::list::read("192.0.2.1:9876").servers;
     assert!(local.replace_servers(list).is_err());
     assert_ne!(local.data_version(), DataVersion::default());
 }

@@ -16,6 +16,8 @@ use waypost_net::clock::Clock;
 use waypost_net::dialer::{DialError, Dialer};
 use waypost_rocketmq_wire::version::{V5_5_0, version_name};
 
+use crate::list::{self, Reading};
+
 /// The port when the host names none.
 const DEFAULT_PORT: u16 = 8080;
 
@@ -105,17 +107,17 @@ impl AddressServer {
         let page = page.map_err(|_| FetchError::TimedOut { server: self.clone(), limit: LIMIT })??;
         let text = String::from_utf8_lossy(&page);
         let text = text.trim().split(['\r', '\n']).next().unwrap_or_default();
-        let (list, items) = AddressList::parse(text);
-        if list.is_empty() {
+        let Reading { servers, left_out } = list::read(text);
+        if servers.is_empty() {
             return Err(FetchError::NoAddress {
                 server: self.clone(),
                 text: text.chars().take(200).collect(),
             });
         }
-        if let Some(first) = items.first() {
-            tracing::warn!(server = %self, left_out = items.len(), error = %first, "address server's list has items that are no address");
+        if let Some(first) = left_out.first() {
+            tracing::warn!(server = %self, left_out = left_out.len(), error = %first, "address server's list has entries that are no name server");
         }
-        Ok(list)
+        Ok(servers)
     }
 
     async fn page(&self, io: TokioIo<waypost_net::stream::Stream>) -> Result<Bytes, FetchError> {

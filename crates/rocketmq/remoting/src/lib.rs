@@ -43,5 +43,6 @@ pub mod answer;
 pub mod connection;
 pub mod endpoint;
 pub mod error;
+pub mod list;
 pub mod servers;
 pub mod source;

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> AddressList {
-        text.parse().unwrap()
+        crate::list::read(text).servers
     }
 
     async fn wait_for(servers: &Servers, expected: &str) {

@@ -1,9 +1,10 @@
 //! Where the list of name servers comes from.
 
 use thiserror::Error;
-use waypost_net::address::{AddressError, AddressList, HostPort, ListItemError};
+use waypost_net::address::{AddressError, AddressList};
 
 use crate::address_server::AddressServer;
+use crate::list::{self, EntryError, Reading};
 
 /// The setting of the original that holds the list (spec B1.1 rank 2).
 pub const ADDRESS_PROPERTY: &str = "rocketmq.namesrv.addr";
@@ -16,6 +17,9 @@ pub const DOMAIN_PROPERTY: &str = "rocketmq.namesrv.domain";
 
 /// The setting of the original for the end of the address server's path (spec B1.2).
 pub const SUBGROUP_PROPERTY: &str = "rocketmq.namesrv.domain.subgroup";
+
+/// How much of a list that cannot be used is told, in characters.
+const TEXT_SHOWN: usize = 200;
 
 /// Where the list of name servers comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,21 +40,13 @@ pub enum SourceError {
          {ADDRESS_PROPERTY} or {DOMAIN_PROPERTY}"
     )]
     None,
-    /// There is a text, but no item of it is an address.
-    #[error("the name server list \"{text}\" holds no address{}; write \"host:9876;host:9876\"", first(.items))]
+    /// There is a text, but no entry of it is a server.
+    #[error("the name server list {text:?} names no server{}; write \"host:9876;host:9876\"", first(.entries))]
     NoAddress {
         /// The text.
         text: String,
-        /// What is wrong with its items.
-        items: Vec<ListItemError>,
-    },
-    /// An endpoint (`http://…`) that is no address.
-    #[error("the endpoint \"{text}\" holds no address: {error}")]
-    Endpoint {
-        /// The text.
-        text: String,
-        /// What is wrong with what follows its last slash.
-        error: AddressError,
+        /// What is wrong with its entries.
+        entries: Vec<EntryError>,
     },
     /// The host of the address server is no address.
     #[error("{DOMAIN_PROPERTY} is \"{text}\": {error}")]
@@ -62,38 +58,44 @@ pub enum SourceError {
     },
 }
 
-fn first(items: &[ListItemError]) -> String {
-    items.first().map(|item| format!(" ({item})")).unwrap_or_default()
+fn first(entries: &[EntryError]) -> String {
+    entries.first().map(|entry| format!(" ({entry})")).unwrap_or_default()
 }
 
 impl Source {
-    /// Reads a list as the original does (spec B1.1): items separated by `;`, or an endpoint `http://host:port`.
-    /// Items that are no address are left out with one warning in the log; blanks around items are no part of them.
+    /// Reads a list ([`list::read`]). Entries that are no server are left out with one warning in the log: a program
+    /// that ran with the rest of the list runs on with it.
     ///
     /// # Errors
     ///
-    /// [`SourceError::NoAddress`] or [`SourceError::Endpoint`] when nothing is left.
+    /// [`SourceError::NoAddress`] when nothing is left.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
-        let text = text.trim();
-        if let Some(rest) = text.strip_prefix("http://") {
-            let address = rest.rsplit('/').next().unwrap_or(rest);
-            let address = address
-                .parse::<HostPort>()
-                .map_err(|error| SourceError::Endpoint { text: text.to_owned(), error })?;
-            return Ok(Self::List(AddressList::from_iter([address])));
+        Self::of(list::read(text), text)
+    }
+
+    /// The same for the text of a file, where `#` begins a remark.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::NoAddress`] when nothing is left.
+    pub fn parse_file(text: &str) -> Result<Self, SourceError> {
+        Self::of(list::read_file(text), text)
+    }
+
+    fn of(reading: Reading, text: &str) -> Result<Self, SourceError> {
+        let Reading { servers, left_out } = reading;
+        if servers.is_empty() {
+            let text = text.trim().chars().take(TEXT_SHOWN).collect();
+            return Err(SourceError::NoAddress { text, entries: left_out });
         }
-        let (list, items) = AddressList::parse(text);
-        if list.is_empty() {
-            return Err(SourceError::NoAddress { text: text.to_owned(), items });
+        if let Some(first) = left_out.first() {
+            tracing::warn!(servers = %servers, left_out = left_out.len(), error = %first, "name server list has entries that are no server");
         }
-        if let Some(first) = items.first() {
-            tracing::warn!(list = text, left_out = items.len(), error = %first, "name server list has items that are no address");
-        }
-        Ok(Self::List(list))
+        Ok(Self::List(servers))
     }
 
     /// Chooses among what is configured (spec B1.1): `explicit`, then the settings by their names in the
-    /// original, which `setting` looks up. [`Source::from_environment`] looks them up in the environment.
+    /// original, which `setting` looks up. What holds no entry is as good as not set. [`Source::from_environment`] looks them up in the environment.
     ///
     /// # Errors
     ///
@@ -102,8 +104,8 @@ impl Source {
         explicit: Option<&str>,
         setting: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SourceError> {
-        let set = |name: &str| setting(name).filter(|value| !value.trim().is_empty());
-        let explicit = explicit.filter(|text| !text.trim().is_empty()).map(str::to_owned);
+        let set = |name: &str| setting(name).filter(|value| !list::is_blank(value));
+        let explicit = explicit.filter(|text| !list::is_blank(text)).map(str::to_owned);
         let text = explicit.or_else(|| set(ADDRESS_PROPERTY)).or_else(|| set(ADDRESS_VARIABLE));
         if let Some(text) = text {
             return Self::parse(&text);
@@ -129,26 +131,19 @@ mod tests {
     use super::*;
 
     fn list(text: &str) -> Source {
-        Source::List(text.parse().unwrap())
+        Source::List(list::read(text).servers)
     }
 
     #[test]
-    fn bad_items_are_left_out() {
-        assert_eq!(Source::parse(" a:1; ;b;c:2;").unwrap(), list("a:1;c:2"));
+    fn entries_that_are_no_server_are_left_out() {
+        assert_eq!(Source::parse(" a:1; ;b;c:x;d:2;").unwrap(), list("a:1;b:9876;d:2"));
     }
 
     #[test]
-    fn a_list_without_an_address_is_an_error_that_names_the_item() {
-        let error = Source::parse("a;b").unwrap_err();
-        assert!(error.to_string().contains("item 1 of the address list"), "{error}");
-        assert!(error.to_string().contains("has no port"), "{error}");
-    }
-
-    #[test]
-    fn an_endpoint_is_one_address() {
-        assert_eq!(Source::parse("http://ignored/mq.example.com:80").unwrap(), list("mq.example.com:80"));
-        assert_eq!(Source::parse("http://mq.example.com:80").unwrap(), list("mq.example.com:80"));
-        assert!(matches!(Source::parse("http://a:1;b:2"), Err(SourceError::Endpoint { .. })));
+    fn a_list_without_a_server_is_an_error_that_names_the_entry() {
+        let error = Source::parse("127.0.0.2;9876").unwrap_err().to_string();
+        assert!(error.contains("entry 2 of the name server list"), "{error}");
+        assert!(error.contains("did you mean \"127.0.0.2:9876\"?"), "{error}");
     }
 
     #[test]
@@ -160,7 +155,9 @@ mod tests {
         assert_eq!(Source::from_settings(Some("x:1"), all).unwrap(), list("x:1"));
         assert_eq!(Source::from_settings(None, all).unwrap(), list("p:1"));
         let two = settings(&[(ADDRESS_PROPERTY, " "), (ADDRESS_VARIABLE, "v:1"), (DOMAIN_PROPERTY, "d")]);
-        assert_eq!(Source::from_settings(Some(""), two).unwrap(), list("v:1"));
+        for blank in ["", " ", ";", ",\n"] {
+            assert_eq!(Source::from_settings(Some(blank), two).unwrap(), list("v:1"), "{blank:?}");
+        }
         let http = settings(&[(DOMAIN_PROPERTY, "d"), (SUBGROUP_PROPERTY, "blue")]);
         let Source::AddressServer(server) = Source::from_settings(None, http).unwrap() else {
             panic!("a list");
