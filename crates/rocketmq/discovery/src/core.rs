@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Somebody read the known route of the topic, and may go on for [`USED_PERIOD`] without another word.
+    /// Somebody read the known route of the topic, and may go on for 10 s without another word.
     pub fn used(&mut self, topic: &str, now: Millis) {
         if let Some(entry) = self.topics.get_mut(topic) {
             entry.used = entry.used.max(now.after(USED_PERIOD));
