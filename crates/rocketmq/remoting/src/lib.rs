@@ -44,5 +44,6 @@ pub mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod list;
+mod page;
 pub mod servers;
 pub mod source;

@@ -1,11 +1,14 @@
 //! The live list of servers: names are resolved again, the list can be replaced.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use waypost_net::address::{AddressList, HostPort};
 use waypost_net::dialer::resolve;
@@ -15,8 +18,9 @@ use crate::address_server::AddressServer;
 use crate::endpoint::Endpoint;
 use crate::source::Source;
 
-/// How often names are resolved again while all is well.
-const RESOLVE_PERIOD: Duration = Duration::from_secs(30);
+/// How often names are resolved again while all is well: what a name means now is known within 10 s, with time for a
+/// slow resolver.
+const RESOLVE_PERIOD: Duration = Duration::from_secs(8);
 
 /// How soon after a failed connect, or after a name that was not found.
 const RESOLVE_SOON: Duration = Duration::from_secs(1);
@@ -50,7 +54,11 @@ impl Servers {
             Source::List(list) => (None, list),
             Source::AddressServer(server) => (Some(server), AddressList::default()),
         };
-        let mut follower = Follower { page, list, own, known: HashMap::new() };
+        let lookup: Lookup = Arc::new(|name| Box::pin(async move { resolve(&name).await }));
+        Self::follow(Follower { page, list, own, lookup, known: HashMap::new() }, tasks)
+    }
+
+    fn follow(mut follower: Follower, tasks: &Tasks) -> Self {
         let (publish, endpoints) = watch::channel(follower.endpoints());
         let (replacements, replaced) = mpsc::unbounded_channel();
         let failures = Arc::new(Notify::new());
@@ -100,11 +108,16 @@ pub fn is_own(address: SocketAddr, own: &[SocketAddr]) -> bool {
     })
 }
 
+/// Finds the addresses of a name.
+type Lookup =
+    Arc<dyn Fn(HostPort) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>> + Send + Sync>;
+
 struct Follower {
     page: Option<AddressServer>,
     list: AddressList,
     /// Where this program itself listens.
     own: Vec<SocketAddr>,
+    lookup: Lookup,
     /// The addresses that each name had when it was last found.
     known: HashMap<HostPort, Vec<SocketAddr>>,
 }
@@ -131,20 +144,18 @@ impl Follower {
         failures: &Notify,
     ) {
         self.fetch().await;
-        let mut fetch_in = FETCH_SECOND;
+        let fetch = sleep(FETCH_SECOND);
+        tokio::pin!(fetch);
         loop {
             let all_found = self.resolve(&publish).await;
             let names = self.list.addresses().iter().any(|name| name.socket_address().is_none());
-            let resolve_in = match (names, all_found) {
-                (true, true) => RESOLVE_PERIOD,
-                (true, false) => RESOLVE_SOON,
-                (false, _) => Duration::MAX,
-            };
-            let wait = if self.page.is_some() { resolve_in.min(fetch_in) } else { resolve_in };
+            let resolve_in = if all_found { RESOLVE_PERIOD } else { RESOLVE_SOON };
             tokio::select! {
-                () = sleep(wait) => fetch_in = fetch_in.saturating_sub(wait),
-                () = async { failures.notified().await; sleep(RESOLVE_SOON).await }, if names => {
-                    fetch_in = fetch_in.saturating_sub(RESOLVE_SOON);
+                () = sleep(resolve_in), if names => {}
+                () = async { failures.notified().await; sleep(RESOLVE_SOON).await }, if names => {}
+                () = &mut fetch, if self.page.is_some() => {
+                    self.fetch().await;
+                    fetch.set(sleep(FETCH_PERIOD));
                 }
                 list = replaced.recv() => match list {
                     Some(list) => {
@@ -153,10 +164,6 @@ impl Follower {
                     }
                     None => return,
                 },
-            }
-            if fetch_in.is_zero() {
-                self.fetch().await;
-                fetch_in = FETCH_PERIOD;
             }
         }
     }
@@ -174,11 +181,17 @@ impl Follower {
     async fn resolve(&mut self, publish: &watch::Sender<Arc<[Endpoint]>>) -> bool {
         let mut all_found = true;
         self.publish(publish);
-        for name in self.list.addresses().to_vec() {
-            if name.socket_address().is_some() {
-                continue;
-            }
-            match timeout(RESOLVE_LIMIT, resolve(&name)).await {
+        // All at once: a name that no resolver answers for holds up none of the others.
+        let mut lookups = JoinSet::new();
+        for name in self.list.addresses().iter().filter(|name| name.socket_address().is_none()).cloned() {
+            let found = (self.lookup)(name.clone());
+            lookups.spawn(async move {
+                let found = timeout(RESOLVE_LIMIT, found).await;
+                (name, found)
+            });
+        }
+        while let Some(Ok((name, found))) = lookups.join_next().await {
+            match found {
                 Ok(Ok(mut addresses)) => {
                     // Resolvers rotate their answers; the order means nothing here.
                     addresses.sort_unstable();
@@ -212,6 +225,8 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn list(text: &str) -> AddressList {
@@ -243,6 +258,44 @@ mod tests {
         let found = endpoints.wait_for(|endpoints| endpoints.len() >= 2);
         let found = timeout(Duration::from_secs(20), found).await.unwrap().unwrap();
         assert!(found.iter().any(|endpoint| endpoint.to_string().starts_with("localhost:7 (")), "{found:?}");
+    }
+
+    /// Follows `text` with a resolver that says what `named` holds, and never answers for `hung.invalid`.
+    fn follow(text: &str, named: &Arc<Mutex<Vec<SocketAddr>>>, tasks: &Tasks) -> Servers {
+        let named = Arc::clone(named);
+        let lookup: Lookup = Arc::new(move |name| {
+            let addresses = named.lock().unwrap().clone();
+            Box::pin(async move {
+                if name.host.to_string() == "hung.invalid" {
+                    std::future::pending::<()>().await;
+                }
+                Ok(addresses)
+            })
+        });
+        let follower =
+            Follower { page: None, list: list(text), own: Vec::new(), lookup, known: HashMap::new() };
+        Servers::follow(follower, tasks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_changes_is_seen_within_10_s() {
+        for text in
+            ["name.invalid:1", "hung.invalid:1;hung.invalid:2;hung.invalid:3;hung.invalid:4;name.invalid:1"]
+        {
+            let tasks = Tasks::new();
+            let named = Arc::new(Mutex::new(vec!["127.0.0.1:1".parse().unwrap()]));
+            let servers = follow(text, &named, &tasks);
+            for round in 1..=20_u16 {
+                // At other points of the period in each round.
+                sleep(Duration::from_millis(u64::from(round) * 730)).await;
+                let address = SocketAddr::from(([127, 0, 0, 1], round));
+                *named.lock().unwrap() = vec![address];
+                let mut endpoints = servers.subscribe();
+                let seen = endpoints.wait_for(|all| all.iter().map(|one| one.address).eq([address]));
+                timeout(Duration::from_secs(10), seen).await.expect("within 10 s").expect("alive");
+            }
+            tasks.cancel();
+        }
     }
 
     #[tokio::test]
