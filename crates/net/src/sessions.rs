@@ -11,6 +11,9 @@ use atomic_waker::AtomicWaker;
 
 use crate::clock::Millis;
 
+/// How long a large frame may take to arrive while others wait for memory.
+pub const FRAME_PATIENCE: Duration = Duration::from_secs(30);
+
 /// One open connection as others see it.
 #[derive(Debug)]
 pub struct SessionHandle {

@@ -36,13 +36,11 @@ use crate::routes::Routes;
 use crate::saved::{self, SavedRoutes};
 use crate::session::{Connection, Shared};
 use crate::status::{ServerStatus, Status};
+use crate::upkeep::Upkeep;
 use crate::writes::Writes;
 
 /// Programs of one machine at once.
 const CONNECTIONS_MAX: u64 = 16_384;
-
-/// A connection that says nothing for so long is closed, as a NameServer does (`serverChannelMaxIdleTimeSeconds`).
-const IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// How often idle connections and unused routes are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(5);
@@ -197,8 +195,16 @@ impl Agent {
             tasks,
             workers: Workers::start(1).map_err(StartError::Thread)?,
         };
-        agent.spawn_upkeep();
-        agent.spawn_accepting(listeners);
+        let context = SessionContext {
+            clock: Clock::system(),
+            pulse: agent.shared.pulse.clone(),
+            budget: MemoryBudget::new(FRAMES_MAX, agent.shared.limits.frame_max as u64),
+            pool: FramePool::new(),
+            flush_at: HIGH_WATER,
+            queues: Queues::new(READER_QUEUE_MAX, READER_QUEUES_MAX),
+        };
+        agent.spawn_upkeep(&context);
+        agent.spawn_accepting(listeners, context);
         Ok(agent)
     }
 
@@ -269,8 +275,15 @@ impl Agent {
         self.tasks.drain(CLOSE_LIMIT).await;
     }
 
-    fn spawn_upkeep(&self) {
-        let (shared, sessions, stop) = (Arc::clone(&self.shared), self.sessions.clone(), self.tasks.stop());
+    fn spawn_upkeep(&self, context: &SessionContext) {
+        let (shared, stop) = (Arc::clone(&self.shared), self.tasks.stop());
+        let upkeep = Upkeep {
+            clock: context.clock.clone(),
+            pulse: context.pulse.clone(),
+            sessions: self.sessions.clone(),
+            budget: context.budget.clone(),
+            pool: context.pool.clone(),
+        };
         self.tasks.spawn(async move {
             let mut ticks = tokio::time::interval(SWEEP_PERIOD);
             loop {
@@ -278,7 +291,8 @@ impl Agent {
                     () = stop.requested() => return,
                     _ = ticks.tick() => {}
                 }
-                sessions.sweep(shared.pulse.now(), IDLE_MAX);
+                let of_brokers = shared.relay.connections();
+                upkeep.sweep(|number| of_brokers.contains(&number));
                 shared.routes.sweep();
                 shared.audit.tick(shared.pulse.now());
             }
@@ -289,7 +303,7 @@ impl Agent {
         }
     }
 
-    fn spawn_accepting(&self, listeners: Vec<Listener>) {
+    fn spawn_accepting(&self, listeners: Vec<Listener>, context: SessionContext) {
         let limits = AcceptLimits { connections: CONNECTIONS_MAX, ..AcceptLimits::default() };
         let acceptor = Acceptor::new(listeners, limits);
         let policy = PreamblePolicy {
@@ -301,14 +315,7 @@ impl Agent {
             shared: Arc::clone(&self.shared),
             sessions: self.sessions.clone(),
             entrance: Entrance::new(policy, None),
-            context: SessionContext {
-                clock: Clock::system(),
-                pulse: self.shared.pulse.clone(),
-                budget: MemoryBudget::new(FRAMES_MAX, self.shared.limits.frame_max as u64),
-                pool: FramePool::new(),
-                flush_at: HIGH_WATER,
-                queues: Queues::new(READER_QUEUE_MAX, READER_QUEUES_MAX),
-            },
+            context,
         });
         let (connections, accepting, workers) =
             (self.connections.clone(), self.accepting.clone(), self.workers.clone());

@@ -25,7 +25,7 @@ use crate::upstream::Link;
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_millis(100);
 /// After a standstill of the process, nobody is dropped for silence before what came meanwhile is read.
-const THAW_GRACE: Duration = Duration::from_secs(3);
+pub(crate) const THAW_GRACE: Duration = Duration::from_secs(3);
 /// How long a broker's own port may take, and how often it is tried while the broker has no connection.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 const PROBE_PERIOD: Duration = Duration::from_millis(250);

@@ -21,5 +21,6 @@ mod saved;
 mod session;
 pub mod status;
 mod store;
+mod upkeep;
 mod upstream;
 mod writes;

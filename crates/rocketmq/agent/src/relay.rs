@@ -1,5 +1,6 @@
 //! What brokers ask of the agent, and what they are answered.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,6 +144,11 @@ impl Relay {
     /// A program's connection ended.
     pub fn session_ended(&self, session: SessionId) {
         self.desk.change(|brokers, now| brokers.connection_lost(session.0, now));
+    }
+
+    /// The numbers of the connections that carry brokers.
+    pub(crate) fn connections(&self) -> BTreeSet<u64> {
+        self.desk.look(|brokers, _| brokers.iter().filter_map(|(_, broker)| broker.connection).collect())
     }
 
     /// An operator deletes a topic on the name servers: it is not announced again from here.

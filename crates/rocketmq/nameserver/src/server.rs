@@ -17,7 +17,7 @@ use waypost_net::listener::{BindAddress, FileLimit, ListenError, ListenOptions, 
 use waypost_net::preamble::{PreamblePolicy, TlsMode};
 use waypost_net::queues::Queues;
 use waypost_net::session::{End, Session, SessionContext};
-use waypost_net::sessions::{Listed, Sessions};
+use waypost_net::sessions::{FRAME_PATIENCE, Listed, Sessions};
 use waypost_net::socket::SocketOptions;
 use waypost_net::tasks::{Stop, Tasks};
 use waypost_net::tls::{ClientAuth, DEFAULT_RELOAD_PERIOD, ServerTls, TlsError, TlsFiles};
@@ -40,8 +40,6 @@ use crate::state::{Parts, State, policy, table_limits};
 const TABLE_TICK: Duration = Duration::from_millis(500);
 /// How often idle connections are looked for.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// How long a large frame may take to arrive while others wait for memory.
-const FRAME_PATIENCE: Duration = Duration::from_secs(30);
 /// After a standstill of the process, the time in which signs of life that came meanwhile are read: nobody is
 /// removed or closed for silence before. Brokers with short timeouts report every second.
 pub(crate) const THAW_GRACE: Duration = Duration::from_secs(3);
