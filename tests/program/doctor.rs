@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::harness::{DeadPort, Server, ask};
+use crate::harness::{DeadPort, Server, ask, one_answer, silent_server};
 
 #[test]
 fn a_cluster_in_order_has_no_findings() {
@@ -68,4 +68,34 @@ fn a_server_that_refuses_has_answered_but_lacks_no_broker() {
     assert_eq!(found["servers"][1]["answers"], true, "{found}");
     assert_eq!(found["problems"].as_array().map(Vec::len), Some(1), "{found}");
     assert!(both.sentence().contains("(code 16)"), "{}", both.err);
+}
+
+#[test]
+fn what_is_no_name_server_does_not_count_as_answering() {
+    let server = Server::start(&[]);
+    let admin = server.admin.strip_prefix("http://").expect("an admin side");
+    let told = ask(&format!("doctor -o json -n {admin}"));
+    assert_eq!(told.code, 1, "something is there: {}", told.err);
+    let found: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    let row = &found["servers"][0];
+    assert_eq!((&row["answers"], &row["state"]), (&false.into(), &"malformed".into()), "{found}");
+    assert!(told.sentence().contains("it speaks HTTP"), "{}", told.err);
+
+    let (nonsense, address) = one_answer(b"SSH-2.0-OpenSSH\r\n");
+    let dead = DeadPort::new();
+    let told = ask(&format!("doctor -n {address};{}", dead.address()));
+    nonsense.join().expect("it answers");
+    assert_eq!(told.code, 1, "{}", told.err);
+    assert!(told.out.contains("  malformed  ") && told.out.contains("  unreachable  "), "{}", told.out);
+}
+
+#[test]
+fn a_silent_server_and_one_that_is_away_are_told_apart() {
+    let (_listener, silent) = silent_server();
+    let dead = DeadPort::new();
+    let told = ask(&format!("doctor -o json --timeout 300ms -n {silent};{}", dead.address()));
+    assert_eq!(told.code, 3, "nothing came back: {}", told.err);
+    let found: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    let states = [&found["servers"][0]["state"], &found["servers"][1]["state"]];
+    assert_eq!(states, ["silent", "unreachable"], "{found}");
 }

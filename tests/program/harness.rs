@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -316,6 +317,18 @@ pub(crate) fn silent_server() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     (listener, address)
+}
+
+/// A server that answers one question with `bytes`, whatever it is, and closes the connection.
+pub(crate) fn one_answer(bytes: &'static [u8]) -> (JoinHandle<()>, SocketAddr) {
+    let (listener, address) = silent_server();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut question = [0; 4_096];
+        assert!(stream.read(&mut question).expect("a question") > 0);
+        stream.write_all(bytes).expect("written");
+    });
+    (server, address)
 }
 
 fn read(path: &Path) -> String {

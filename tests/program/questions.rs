@@ -1,9 +1,8 @@
 //! Commands that read.
 
-use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::harness::{DeadPort, Server, ask, silent_server};
+use crate::harness::{DeadPort, Server, ask, one_answer, silent_server};
 
 fn broker(server: &Server) -> std::net::TcpStream {
     server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"])
@@ -187,13 +186,7 @@ fn something_else_on_the_port_is_told_from_a_server_that_is_away() {
         (&b""[..], 3, "closed the connection without an answer"),
         (&b"\0\0\0\x40"[..], 3, "closed the connection without an answer"),
     ] {
-        let (listener, address) = silent_server();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("a connection");
-            let mut question = [0; 4_096];
-            assert!(stream.read(&mut question).expect("a question") > 0);
-            stream.write_all(bytes).expect("written");
-        });
+        let (server, address) = one_answer(bytes);
         let told = ask(&format!("topics -n {address}"));
         server.join().expect("it answers");
         assert_eq!(told.code, code, "{}", told.err);
@@ -240,4 +233,36 @@ fn a_list_of_keys_without_a_namespace_says_which_one_it_means() {
         sentence.contains("\"ORDER_TOPIC_CONFIG\"") && sentence.contains("`waypost kv list NAMESPACE`"),
         "{sentence}"
     );
+}
+
+#[test]
+fn a_check_has_its_own_word_for_each_cause() {
+    let refusing = Server::start(&["--set", "accessRead=10.0.0.0/8"]);
+    let dead = DeadPort::new();
+    let (_listener, silent) = silent_server();
+    let (closing, closed) = one_answer(b"");
+    let (speaking, http) = one_answer(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let list = format!("{};{silent};{closed};{http};{}", dead.address(), refusing.address);
+    let told = ask(&format!("check -o json --timeout 1s -n {list}"));
+    assert_eq!(told.code, 1, "{}", told.err);
+    closing.join().expect("it closes");
+    speaking.join().expect("it answers");
+    let rows: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    let words: Vec<_> = rows.as_array().expect("rows").iter().map(|row| &row["error"]).collect();
+    assert_eq!(words, ["unreachable", "silent", "closed", "malformed", "refused"], "{rows}");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let page = std::fs::read_to_string(page).expect("a page");
+    for word in words {
+        let word = word.as_str().expect("a word");
+        assert!(page.contains(&format!("| `{word}` |")), "{word} is not explained");
+    }
+}
+
+#[test]
+fn a_server_that_hangs_in_the_tls_handshake_is_silent() {
+    let (_listener, silent) = silent_server();
+    let told = ask(&format!("check --tls --tls-insecure --timeout 300ms -n {silent} -o json"));
+    assert_eq!(told.code, 3, "{}", told.err);
+    assert!(told.out.contains("\"error\": \"silent\""), "{}", told.out);
+    assert!(told.sentence().contains("did not answer the TLS handshake"), "{}", told.err);
 }

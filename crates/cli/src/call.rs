@@ -49,7 +49,7 @@ pub struct Answer {
 pub enum CallError {
     /// There is no answer from it.
     #[error("{reason}")]
-    Unreachable {
+    Unanswered {
         /// Whom.
         server: HostPort,
         /// Why not.
@@ -180,6 +180,16 @@ pub enum Fault {
     Field(&'static str),
 }
 
+impl Reason {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Dial(DialError::TlsTimedOut { .. }) | Self::Silent { .. } => "silent",
+            Self::Dial(_) => "unreachable",
+            Self::Closed { .. } | Self::Broken { .. } => "closed",
+        }
+    }
+}
+
 impl Fault {
     fn next_step(&self) -> &'static str {
         match self {
@@ -200,7 +210,9 @@ fn namespace_step(namespace: &str) -> &'static str {
 fn next_step(code: i32) -> &'static str {
     match code {
         response::SYSTEM_BUSY => "; try again in a moment",
-        response::REQUEST_CODE_NOT_SUPPORTED => "; this version of the server cannot do it",
+        response::REQUEST_CODE_NOT_SUPPORTED => {
+            "; this version of the server cannot do it, or it is no NameServer"
+        }
         response::GO_AWAY => "; it is stopping, name another server with -n",
         _ => "",
     }
@@ -211,24 +223,25 @@ impl CallError {
     #[must_use]
     pub fn server(&self) -> &HostPort {
         match self {
-            Self::Unreachable { server, .. }
+            Self::Unanswered { server, .. }
             | Self::Refused { server, .. }
             | Self::NotFound { server, .. }
             | Self::Malformed { server, .. } => server,
         }
     }
 
-    /// Whether the server could not be reached at all.
+    /// Whether nothing at all came back from the server: it could not be reached, was silent, or closed the
+    /// connection.
     #[must_use]
-    pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. })
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unanswered { .. })
     }
 
-    /// A short fixed name for programs: `unreachable`, `refused`, `not_found` or `malformed`.
+    /// A short fixed name of the cause for programs, which docs/cli.md lists.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Unreachable { .. } => "unreachable",
+            Self::Unanswered { reason, .. } => reason.kind(),
             Self::Refused { .. } => "refused",
             Self::NotFound { .. } => "not_found",
             Self::Malformed { .. } => "malformed",
@@ -280,10 +293,10 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// [`CallError::Unreachable`] or [`CallError::Malformed`]; what the answer says is up to the caller.
+    /// [`CallError::Unanswered`] or [`CallError::Malformed`]; what the answer says is up to the caller.
     pub async fn call(&self, server: &HostPort, request: Request<'_>) -> Result<Answer, CallError> {
         let exchange = async { Channel::open(&self.dialer, server, self.limit).await?.ask(request).await };
-        let silent = || CallError::Unreachable {
+        let silent = || CallError::Unanswered {
             server: server.clone(),
             reason: Reason::Silent { server: server.clone(), limit: self.limit },
         };
@@ -303,10 +316,10 @@ struct Channel {
 
 impl Channel {
     async fn open(dialer: &Dialer, server: &HostPort, limit: Duration) -> Result<Self, CallError> {
-        let stream = dialer.dial(server, limit).await.map_err(|error| CallError::Unreachable {
-            server: server.clone(),
-            reason: Reason::Dial(error),
-        })?;
+        let stream = dialer
+            .dial(server, limit)
+            .await
+            .map_err(|error| CallError::Unanswered { server: server.clone(), reason: Reason::Dial(error) })?;
         Ok(Self { server: server.clone(), stream, received: Vec::new() })
     }
 
@@ -321,7 +334,7 @@ impl Channel {
                 return Ok(answer);
             }
             match self.stream.read_buf(&mut self.received).await {
-                Ok(0) => return Err(self.unreachable(Reason::Closed { server: self.server.clone() })),
+                Ok(0) => return Err(self.unanswered(Reason::Closed { server: self.server.clone() })),
                 Ok(_) => {}
                 Err(source) => return Err(self.broken(source)),
             }
@@ -358,7 +371,7 @@ impl Channel {
 
     fn broken(&self, source: io::Error) -> CallError {
         let server = self.server.clone();
-        self.unreachable(match source.kind() {
+        self.unanswered(match source.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
                 Reason::Closed { server }
             }
@@ -366,8 +379,8 @@ impl Channel {
         })
     }
 
-    fn unreachable(&self, reason: Reason) -> CallError {
-        CallError::Unreachable { server: self.server.clone(), reason }
+    fn unanswered(&self, reason: Reason) -> CallError {
+        CallError::Unanswered { server: self.server.clone(), reason }
     }
 }
 

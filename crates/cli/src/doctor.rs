@@ -8,7 +8,7 @@ use waypost_net::address::{Host, HostPort};
 use waypost_net::dialer::Dialer;
 
 use crate::brokers::cluster_info;
-use crate::call::Caller;
+use crate::call::{CallError, Caller};
 use crate::everywhere::tell_all;
 use crate::exit::Exit;
 use crate::servers::Servers;
@@ -32,8 +32,13 @@ pub struct Findings {
 pub struct ServerFinding {
     /// `host:port`.
     pub server: String,
-    /// Whether it answered, be it with a refusal.
+    /// Whether it answered as a NameServer does, be it with a refusal.
     pub answers: bool,
+    /// `answers`, or why it told nothing: a kind of [`CallError`].
+    pub state: &'static str,
+    /// Whether anything came back from it.
+    #[serde(skip)]
+    pub reached: bool,
     /// Clusters that it knows.
     pub clusters: usize,
     /// Broker addresses that it knows.
@@ -61,7 +66,7 @@ impl Findings {
     /// How the command ends.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        if self.servers.iter().all(|server| !server.answers) {
+        if self.servers.iter().all(|server| !server.reached) {
             Exit::Unreachable
         } else if self.problems.is_empty() {
             Exit::Done
@@ -82,11 +87,14 @@ pub async fn examine(caller: &Caller, servers: &Servers) -> Findings {
         let mut finding = ServerFinding { server: server.to_string(), ..ServerFinding::default() };
         match result {
             Err(error) => {
-                finding.answers = !error.is_unreachable();
+                finding.state = error.kind();
+                finding.reached = !error.is_unanswered();
+                // Whoever sends nonsense is something else than a NameServer.
+                finding.answers = finding.reached && !matches!(error, CallError::Malformed { .. });
                 findings.problems.push(error.to_string());
             }
             Ok(info) => {
-                finding.answers = true;
+                (finding.answers, finding.reached, finding.state) = (true, true, "answers");
                 telling.push(server.to_string());
                 finding.clusters = info.cluster_addr_table.len();
                 for group in info.broker_addr_table.values() {

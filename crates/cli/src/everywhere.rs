@@ -28,7 +28,7 @@ pub struct OutcomeRow {
     /// How many topics changed, where the server counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topics: Option<u64>,
-    /// `unreachable`, `refused`, `not_found` or `malformed`, if it is not done.
+    /// The kind of the error ([`CallError::kind`]), if it is not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// What went wrong, in words.
@@ -46,7 +46,7 @@ impl<T> Outcomes<T> {
             Exit::Done
         } else if failures.len() < self.by_server.len() {
             Exit::Partial
-        } else if failures.iter().all(|failure| failure.is_unreachable()) {
+        } else if failures.iter().all(|failure| failure.is_unanswered()) {
             Exit::Unreachable
         } else {
             Exit::No
@@ -100,7 +100,7 @@ mod tests {
         tell_all(&servers, |server| async move {
             let name = server.to_string();
             if name.starts_with("down") {
-                return Err(CallError::Unreachable {
+                return Err(CallError::Unanswered {
                     server: server.clone(),
                     reason: Reason::Closed { server },
                 });
@@ -132,6 +132,6 @@ mod tests {
         let rows = told(&[("b", true), ("down", false), ("a", true)]).await.rows(|topics| Some(*topics));
         let servers: Vec<&str> = rows.iter().map(|row| row.server.as_str()).collect();
         assert_eq!(servers, ["b:9876", "down:9876", "a:9876"]);
-        assert_eq!((rows[0].topics, rows[1].error), (Some(3), Some("unreachable")));
+        assert_eq!((rows[0].topics, rows[1].error), (Some(3), Some("closed")));
     }
 }

@@ -9,7 +9,7 @@ pub enum Exit {
     No,
     /// The command line makes no sense.
     Usage,
-    /// No server could be reached.
+    /// No server answered: it could not be reached, was silent, or closed the connection.
     Unreachable,
     /// Some servers did it, some did not.
     Partial,

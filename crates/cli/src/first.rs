@@ -45,13 +45,13 @@ impl NoAnswer {
     /// The servers that could not be asked, if the message is about others, which answered.
     pub(crate) fn untold(&self) -> impl Iterator<Item = &CallError> {
         let some_answered = self.exit() != Exit::Unreachable;
-        self.failures.iter().filter(move |failure| some_answered && failure.is_unreachable())
+        self.failures.iter().filter(move |failure| some_answered && failure.is_unanswered())
     }
 
     /// [`Exit::Unreachable`] if no server answered at all.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        if self.failures.iter().all(CallError::is_unreachable) { Exit::Unreachable } else { Exit::No }
+        if self.failures.iter().all(CallError::is_unanswered) { Exit::Unreachable } else { Exit::No }
     }
 }
 
@@ -64,7 +64,7 @@ impl From<CallError> for NoAnswer {
 impl fmt::Display for NoAnswer {
     /// One server: its failure. Several: what those say that answered, else all of it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told: Vec<&CallError> = self.failures.iter().filter(|it| !it.is_unreachable()).collect();
+        let mut told: Vec<&CallError> = self.failures.iter().filter(|it| !it.is_unanswered()).collect();
         if told.is_empty() {
             told = self.failures.iter().collect();
             if told.len() > 1 {
@@ -110,7 +110,7 @@ where
             },
             () = sleep(STAGGER), if waiting.len() > 0 => {}
             () = &mut end => {
-                let silent = |server: HostPort| CallError::Unreachable {
+                let silent = |server: HostPort| CallError::Unanswered {
                     server: server.clone(),
                     reason: Reason::Silent { server, limit },
                 };
@@ -203,7 +203,7 @@ mod tests {
                 return Err::<(), _>(unknown(&server));
             }
             let reason = Reason::Closed { server: server.clone() };
-            Err(CallError::Unreachable { server, reason })
+            Err(CallError::Unanswered { server, reason })
         })
         .await
         .expect_err("nobody knows");

@@ -215,12 +215,11 @@ pub fn outcomes(rows: &[OutcomeRow], done: &str) -> String {
 /// What the doctor found; the problems go elsewhere.
 #[must_use]
 pub fn findings(findings: &Findings) -> String {
-    let mut servers = Table::new(&["SERVER", "ANSWERS", "CLUSTERS", "BROKERS"]);
+    let mut servers = Table::new(&["SERVER", "STATE", "CLUSTERS", "BROKERS"]);
     for server in &findings.servers {
-        let answers = if server.answers { "yes" } else { "no" };
         servers.row([
             server.server.clone(),
-            answers.to_owned(),
+            server.state.replace('_', " "),
             server.clusters.to_string(),
             server.brokers.to_string(),
         ]);

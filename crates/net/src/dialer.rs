@@ -58,6 +58,17 @@ pub enum DialError {
         /// What the system said.
         source: io::Error,
     },
+    /// The connection came to be, the other end did not answer the TLS handshake in time.
+    #[error(
+        "{address} accepted the connection but did not answer the TLS handshake within {limit:?}; it may be hung, or \
+         speak no TLS"
+    )]
+    TlsTimedOut {
+        /// Whom.
+        address: HostPort,
+        /// The time that was given.
+        limit: Duration,
+    },
     /// The connection came to be, TLS did not.
     #[error("cannot encrypt the connection to {address}: {source}")]
     Tls {
@@ -128,7 +139,7 @@ impl Dialer {
         let Some(tls) = &self.tls else { return Ok(Stream::plain(stream)) };
         match timeout_at(deadline, Box::pin(tls.connect(stream, &address.host))).await {
             Ok(encrypted) => encrypted.map_err(|source| DialError::Tls { address: address.clone(), source }),
-            Err(_) => Err(DialError::TimedOut { address: address.clone(), limit }),
+            Err(_) => Err(DialError::TlsTimedOut { address: address.clone(), limit }),
         }
     }
 }

@@ -154,7 +154,17 @@ b:9876  not found  -
 #[test]
 fn findings_are_two_tables() {
     let shown = Findings {
-        servers: vec![ServerFinding { server: "a:9876".into(), answers: true, clusters: 1, brokers: 1 }],
+        servers: vec![
+            ServerFinding {
+                server: "a:9876".into(),
+                answers: true,
+                state: "answers",
+                reached: true,
+                clusters: 1,
+                brokers: 1,
+            },
+            ServerFinding { server: "b:9876".into(), state: "silent", ..ServerFinding::default() },
+        ],
         brokers: vec![BrokerFinding {
             cluster: "C".into(),
             broker: "b".into(),
@@ -166,8 +176,9 @@ fn findings_are_two_tables() {
         problems: vec!["x".into()],
     };
     let expected = "\
-SERVER  ANSWERS  CLUSTERS  BROKERS
-a:9876  yes      1         1
+SERVER  STATE    CLUSTERS  BROKERS
+a:9876  answers  1         1
+b:9876  silent   0         0
 
 CLUSTER  BROKER  ID  ADDRESS          REACHABLE  KNOWN TO
 C        b       0   127.0.0.1:10911  no         a:9876

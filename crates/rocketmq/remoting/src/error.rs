@@ -77,7 +77,7 @@ impl CallError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Connect(DialError::Refused { .. }) => "refused",
-            Self::Connect(DialError::TimedOut { .. }) => "connect_timeout",
+            Self::Connect(DialError::TimedOut { .. } | DialError::TlsTimedOut { .. }) => "connect_timeout",
             Self::Connect(_) => "connect",
             Self::TimedOut { .. } => "timeout",
             Self::Closed { .. } => "closed",
