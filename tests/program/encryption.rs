@@ -60,3 +60,28 @@ fn a_check_of_the_configuration_reads_the_certificate_and_its_key() {
     let pair = ask(&check);
     assert_eq!((pair.code, pair.err.as_str()), (0, ""));
 }
+
+#[test]
+fn required_client_certificates_beside_plain_connections_are_warned_of_at_the_start_and_by_a_check() {
+    let home = Scratch::new("program");
+    let (certificate, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    std::fs::write(&certificate, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let set = [
+        "--set".to_owned(),
+        format!("tls.server.certPath={}", certificate.display()),
+        "--set".to_owned(),
+        format!("tls.server.keyPath={}", key.display()),
+        "--set".to_owned(),
+        format!("tls.server.trustCertPath={}", certificate.display()),
+        "--set".to_owned(),
+        "tls.server.need.client.auth=require".to_owned(),
+    ];
+    let told = ask(&format!("config check {}", set.join(" ")));
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.err.contains("tls.server.mode = enforcing"), "{}", told.err);
+    let mut server = Server::start(&set.each_ref().map(String::as_str));
+    server.wait_until("it warns", |server| server.err().contains("does not keep out who speaks no TLS"));
+    assert_eq!(server.ask("check").code, 0, "plain connections are served, as was said");
+}

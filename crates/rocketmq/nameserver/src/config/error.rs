@@ -157,6 +157,18 @@ pub enum Warning {
         /// The expiry in milliseconds.
         expire: u64,
     },
+    /// Plain connections get in where clients are said to need a certificate.
+    #[error(
+        "tls.server.need.client.auth = \"require\" does not keep out who speaks no TLS: tls.server.mode = \"{mode}\" serves \
+         {served}. Set tls.server.mode = enforcing (with certPath and keyPath) to close plain connections, or \
+         tls.server.need.client.auth = none or optional if they are wanted"
+    )]
+    PlainBesideClientAuth {
+        /// The mode that lets them in.
+        mode: &'static str,
+        /// What is served in this mode.
+        served: &'static str,
+    },
     /// `runtime.toml` cannot be read: what it sets is not in force, and 318 cannot change anything.
     #[error(
         "{} cannot be read ({reason}): what was changed while running is not in force, and nothing can be changed until \

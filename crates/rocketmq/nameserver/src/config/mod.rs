@@ -153,6 +153,7 @@ impl Configuration {
         let mut warnings = findings.warnings;
         warnings.extend(layers.hidden());
         warnings.extend(doubts(&settings));
+        warnings.extend(open_beside_certificates(&settings.tls));
         let settings = Arc::new(settings);
         Ok(Self { layers, effective, settings, warnings, bound_port: None, runtime_path, runtime_unreadable })
     }
@@ -352,6 +353,18 @@ fn doubts(settings: &Settings) -> Vec<Warning> {
         warnings.push(Warning::SlowScan { scan: millis(scan), expire: millis(expire) });
     }
     warnings
+}
+
+/// Clients must show a certificate, yet who speaks no TLS is served without one. The original does the same,
+/// so it is no error.
+fn open_beside_certificates(tls: &Tls) -> Option<Warning> {
+    let (mode, served) = match tls.mode {
+        TlsMode::Permissive if tls.certificate.is_some() => ("permissive", "TLS and plain connections"),
+        TlsMode::Permissive => ("permissive", "plain connections only, as there is no certificate"),
+        TlsMode::Disabled => ("disabled", "plain connections only"),
+        TlsMode::Enforcing => return None,
+    };
+    (tls.client_auth == ClientAuth::Require).then_some(Warning::PlainBesideClientAuth { mode, served })
 }
 
 /// The value of an unknown key as it may be shown: on one line, and masked if it looks secret.

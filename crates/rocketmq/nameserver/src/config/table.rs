@@ -140,7 +140,8 @@ settings! {
         certificate: Option<PathBuf> = "tls.server.certPath", "", ANY, Plain, Restart, Original;
         /// The certificate's private key, PEM (PKCS#8, PKCS#1 or SEC1), without a password.
         key: Option<PathBuf> = "tls.server.keyPath", "", ANY, Plain, Restart, Original;
-        /// Whether clients show a certificate: `none`, `optional` or `require`.
+        /// Whether clients show a certificate: `none`, `optional` or `require`. This is about TLS
+        /// connections; only mode `enforcing` closes plain ones.
         client_auth: ClientAuth = "tls.server.need.client.auth", "none", ANY, Plain, Restart, Original;
         /// The certificate authorities that clients' certificates are checked against, PEM.
         trust: Option<PathBuf> = "tls.server.trustCertPath", "", ANY, Plain, Restart, Original;

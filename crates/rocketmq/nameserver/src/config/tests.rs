@@ -437,6 +437,29 @@ mod problems {
         );
         assert_eq!(World::new().flag("brokerExpireMillis", "90000").loaded().warnings(), []);
     }
+
+    #[test]
+    fn plain_connections_beside_required_client_certificates_are_warned_about() {
+        let warnings = |lines: &str| {
+            let content = format!("tls_server_trust_cert_path = 'ca.pem'\n{lines}");
+            World::new().file("c.toml", &content).loaded().warnings().to_vec()
+        };
+        let identity = "tls_server_cert_path = 'c.pem'\ntls_server_key_path = 'k.pem'\n";
+        let require = format!("{identity}tls_server_need_client_auth = 'require'\n");
+        let told = warnings(&require);
+        assert_eq!(told.len(), 1, "{told:?}");
+        let told = told[0].to_string();
+        for part in ["\"permissive\" serves TLS and plain", "tls.server.mode = enforcing", "none or optional"]
+        {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let told = warnings(&format!("{require}tls_server_mode = 'disabled'\n"));
+        assert!(told[0].to_string().contains("serves plain connections only"), "{told:?}");
+        let told = warnings("tls_server_need_client_auth = 'require'\n");
+        assert!(told[0].to_string().contains("serves plain connections only"), "{told:?}");
+        assert_eq!(warnings(&format!("{require}tls_server_mode = 'enforcing'\n")), []);
+        assert_eq!(warnings(&format!("{identity}tls_server_need_client_auth = 'optional'\n")), []);
+    }
 }
 
 mod answer_319 {
