@@ -15,6 +15,7 @@ mod metrics;
 mod outbox;
 mod reads;
 pub mod relay;
+mod remark;
 mod reply;
 mod routes;
 mod saved;

@@ -5,6 +5,8 @@ use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_wire::code::response;
 use waypost_rocketmq_wire::version::V5_5_0;
 
+use crate::remark;
+
 /// An answer with this code and nothing else.
 #[must_use]
 pub(crate) fn code(code: i32) -> Answer {
@@ -17,10 +19,11 @@ pub(crate) fn success() -> Answer {
     code(response::SUCCESS)
 }
 
-/// Code 1 and the reason.
+/// Code 1 and the reason, which is cut if it is long.
 #[must_use]
 pub(crate) fn error(remark: impl Into<String>) -> Answer {
-    Answer { remark: Some(remark.into()), ..code(response::SYSTEM_ERROR) }
+    let remark = remark::cut(remark.into(), remark::MAX);
+    Answer { remark: Some(remark), ..code(response::SYSTEM_ERROR) }
 }
 
 /// Code 1 for a field that the request must have, in the words of the NameServer.

@@ -17,6 +17,8 @@ use waypost_rocketmq_wire::frame::HeaderEncoding;
 use waypost_rocketmq_wire::message::Response;
 use waypost_rocketmq_wire::route_query::RouteQuery;
 
+use crate::remark;
+
 /// A route that was confirmed within this is given as it is.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -167,7 +169,7 @@ impl Routes {
                 write_absent(&query, waiting.opaque, waiting.encoding, &mut bytes);
             }
             Err(error) => {
-                let remark = error.to_string();
+                let remark = remark::of_lookup(&error);
                 let failed = Response {
                     opaque: waiting.opaque,
                     remark: Some(&remark),

@@ -18,6 +18,7 @@ use crate::changes;
 use crate::metrics::Metrics;
 use crate::reads::{Reads, is_read};
 use crate::relay::{Relay, SessionId};
+use crate::remark;
 use crate::reply;
 use crate::routes::{Routes, Waiting};
 use crate::writes::{Writes, is_write};
@@ -117,7 +118,7 @@ impl Connection {
         let (opaque, encoding, oneway) = (header.opaque, frame.encoding, header.is_oneway());
         Step::Wait(Box::pin(async move {
             let answered = shared.reads.answer(read).await;
-            let answer = answered.unwrap_or_else(|error| reply::error(error.to_string()));
+            let answer = answered.unwrap_or_else(|error| reply::error(remark::of_lookup(&error)));
             let mut bytes = Vec::new();
             if !oneway {
                 answer.write(opaque, encoding, &mut bytes);

@@ -13,6 +13,7 @@ use waypost_rocketmq_remoting::connection::Connection;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
 use waypost_rocketmq_wire::code::request;
 
+use crate::remark;
 use crate::reply;
 
 /// How long all servers together have.
@@ -91,8 +92,8 @@ fn summary(said: Vec<Result<Answer, String>>) -> Answer {
             } else {
                 "the others did, so repeat it when all answer"
             };
-            let failures = failures.join("; ");
-            Some(format!("{failed} of {total} name servers did not take it: {failures}; {next}"))
+            let head = format!("{failed} of {total} name servers did not take it: ");
+            Some(remark::listed(&head, &failures, &format!("; {next}")))
         }
     };
     if let Some(remark) = remark {
@@ -130,6 +131,17 @@ mod tests {
             remark(vec![refused()]),
             "1 of 1 name servers did not take it: b:9876 refused: no (code 16); mend that and repeat it"
         );
+    }
+
+    #[test]
+    fn every_server_is_named_however_much_each_says() {
+        let said = (1..=7).map(|number| Err(format!("10.0.0.{number}:9876 refused: {}", "no ".repeat(900))));
+        let remark = summary(said.collect()).remark.expect("a reason");
+        assert!(remark.len() <= remark::MAX, "{remark}");
+        for number in 1..=7 {
+            assert!(remark.contains(&format!("10.0.0.{number}:9876 refused")), "{remark}");
+        }
+        assert!(remark.ends_with("; mend that and repeat it"), "{remark}");
     }
 
     #[test]

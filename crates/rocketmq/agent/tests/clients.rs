@@ -215,6 +215,9 @@ async fn known_routes_survive_all_servers_and_the_agent() {
     assert_eq!(unknown.code, response::SYSTEM_ERROR);
     let remark = unknown.remark.expect("a reason");
     assert!(remark.contains("no name server answered"), "{remark}");
+    // Its name, and its last word, which names it again.
+    assert!(remark.matches(&servers[0].to_string()).count() <= 2, "{remark}");
+    assert!(remark.len() <= 500, "{remark}");
     second.shutdown().await;
 }
 

@@ -252,7 +252,7 @@ impl Core {
             Reply::Failed(_, what) => what.clone(),
         };
         if let Some(known) = self.fleet.server(server) {
-            query.said.push(Said { server: known.endpoint.clone(), what, after: now.since(query.began) });
+            query.note(Said { server: known.endpoint.clone(), what, after: now.since(query.began) });
         }
         match reply {
             Reply::Route(data) => query.heard.hear(server, Some(self.cache.share(data))),

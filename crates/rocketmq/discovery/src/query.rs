@@ -69,6 +69,7 @@ pub(crate) struct Query {
     /// Whether a poll began it.
     pub(crate) polled: bool,
     pub(crate) heard: Heard,
+    /// The last word of each server.
     pub(crate) said: Vec<Said>,
     /// Servers asked in this round, in order.
     asked: Vec<ServerId>,
@@ -118,6 +119,12 @@ impl Query {
     pub(crate) fn extend(&mut self, deadline: Millis) {
         self.deadline = self.deadline.max(deadline);
         self.persistent = true;
+    }
+
+    /// Notes what became of a question to one server; only its last word stays, however often it is asked.
+    pub(crate) fn note(&mut self, said: Said) {
+        self.said.retain(|earlier| earlier.server != said.server);
+        self.said.push(said);
     }
 
     /// The answer is doubted: all others are asked at once and have 2 s.

@@ -182,6 +182,35 @@ fn callers_are_answered_at_their_deadline_with_what_each_server_did() {
 }
 
 #[test]
+fn an_error_names_each_server_once_with_its_last_word() {
+    let mut core = core(3);
+    lookup(&mut core, 1, "T", 0, 3_000);
+    let mut number = 0;
+    let mut said = None;
+    let mut now = at(0);
+    while said.is_none() {
+        let (_, rest) = serve(&mut core, now, |port| {
+            number += 1;
+            Reply::Failed(Fault::Connect, format!("refused {port}, question {number}"))
+        });
+        for action in rest {
+            if let Action::Found(_, Err(LookupError::NoAnswer { said: words, .. })) = action {
+                said = Some(words);
+            }
+        }
+        now = core.next_wakeup(now).map_or(now, |at| at.max(now));
+        core.tick(now);
+    }
+    assert!(number >= 30, "each was asked again and again: {number}");
+    let said = said.expect("nobody answers");
+    let mut ports: Vec<u16> = said.iter().map(|said| said.server.address.port()).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [1, 2, 3]);
+    let first_rounds = said.iter().filter(|said| said.after < Duration::from_millis(2_500)).count();
+    assert_eq!(first_rounds, 0, "{said:?}");
+}
+
+#[test]
 fn while_nobody_answers_only_probes_go_out_and_known_routes_are_stale() {
     let mut core = core(3);
     for topic in ["T", "U", "V"] {
