@@ -45,6 +45,9 @@ fn every_value_is_shown_with_its_source() {
     let source = row("scanNotActiveBrokerInterval")["source"].as_str().expect("text").to_owned();
     assert!(source.ends_with("namesrv.properties:2"), "{source}");
     assert_eq!(row("bindAddress")["source"], "default");
+    let shown = ask("config show --listen-port 78 -o json").json();
+    let port = shown.as_array().expect("a list").iter().find(|row| row["key"] == "listenPort");
+    assert_eq!(port.expect("it is shown")["source"], "flag --listen-port");
     assert_eq!(row("productEnvName")["acts"], false);
     let table = ask("config show").out;
     assert!(table.starts_with("KEY ") && table.contains("\nlistenPort "), "{table}");

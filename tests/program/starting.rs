@@ -55,9 +55,84 @@ fn a_taken_port_is_one_sentence_with_the_next_step() {
     assert_eq!((told.code, told.out.as_str()), (1, ""));
     let sentence = told.sentence();
     assert!(
-        sentence.contains(&format!("port {port} is in use")) && sentence.contains("listenPort"),
+        sentence.contains(&format!("port {port} is in use"))
+            && sentence.ends_with("choose another port with --listen-port"),
         "{sentence}"
     );
+}
+
+#[test]
+fn errors_name_the_option_that_was_given() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address");
+    let home = Scratch::new("program");
+    let file = home.path().join("namesrv.toml");
+    std::fs::write(&file, format!("adminListen = \"{taken}\"\n")).expect("written");
+    let admin = taken.to_string();
+    let port = taken.port().to_string();
+    let told = |words: &str, environment: &[(&str, &str)]| {
+        let words = words.split(' ').filter(|word| !word.is_empty());
+        let variables = environment.iter().copied().chain([("HOME", home.path().to_str().expect("text"))]);
+        Told::from(waypost().args(words).envs(variables).output().expect("the binary runs"))
+    };
+    let nothing: &[(&str, &str)] = &[];
+    let serve = "serve --set adminListen=off --set bindAddress=127.0.0.1";
+    let agent = "agent -n 127.0.0.1:1 --listen 127.0.0.1:0";
+    for (words, environment, code, named) in [
+        (format!("{serve} --listen-port {port}"), nothing, 1, "with --listen-port"),
+        (format!("{serve} --set listenPort={port}"), nothing, 1, "with --set listenPort"),
+        (serve.to_owned(), &[("WAYPOST_LISTEN_PORT", port.as_str())], 1, "with WAYPOST_LISTEN_PORT"),
+        (format!("serve --listen-port 0 --set admin_listen={admin}"), nothing, 1, "with --set admin_listen"),
+        (format!("serve --listen-port 0 -c {}", file.display()), nothing, 1, "namesrv.toml:1)"),
+        (
+            "serve --listen-port 0".to_owned(),
+            &[("WAYPOST_ADMIN_LISTEN", admin.as_str())],
+            1,
+            "WAYPOST_ADMIN_LISTEN",
+        ),
+        (
+            "serve --listen-port 0 --set bindAddress=192.0.2.1".to_owned(),
+            nothing,
+            1,
+            "with --set bindAddress",
+        ),
+        (format!("{agent} --admin-listen {admin}"), nothing, 1, "with --admin-listen"),
+        (format!("{agent} --admin-listen 192.0.2.1:1"), nothing, 1, "with --admin-listen"),
+        (format!("agent -n 127.0.0.1:1 --listen {admin}"), nothing, 1, "with --listen"),
+        (
+            format!("{agent} --admin-listen 127.0.0.1:0 --state {}/x", file.display()),
+            nothing,
+            1,
+            "folder with --state",
+        ),
+        (
+            format!("{agent} --admin-listen 127.0.0.1:0"),
+            &[("WAYPOST_AGENT_STATE", file.to_str().expect("text"))],
+            1,
+            "folder with WAYPOST_AGENT_STATE",
+        ),
+        (format!("{agent} --access-admin mars"), nothing, 2, "'--access-admin <NETWORKS>'"),
+        (agent.to_owned(), &[("WAYPOST_AGENT_ACCESS_ADMIN", "mars")], 2, "'WAYPOST_AGENT_ACCESS_ADMIN'"),
+        (
+            format!("{agent} --access-admin mars"),
+            &[("WAYPOST_AGENT_ACCESS_ADMIN", "mars")],
+            2,
+            "'--access-admin <NETWORKS>'",
+        ),
+        ("agent --listen 127.0.0.1:0 -n a:x".to_owned(), nothing, 2, "-n: the name server list"),
+        (
+            "agent --listen 127.0.0.1:0".to_owned(),
+            &[("NAMESRV_ADDR", "a:x")],
+            2,
+            "NAMESRV_ADDR: the name server list",
+        ),
+        ("check".to_owned(), &[("NAMESRV_ADDR", "a:x")], 2, "'NAMESRV_ADDR'"),
+        ("check -n a:x".to_owned(), &[("NAMESRV_ADDR", "a:x")], 2, "'--namesrv <LIST>'"),
+    ] {
+        let told = told(&words, environment);
+        assert_eq!((told.code, told.out.as_str()), (code, ""), "{words} {environment:?}: {}", told.err);
+        assert!(told.err.contains(named), "{words} {environment:?}: {named} is not in {}", told.err);
+    }
 }
 
 #[test]
@@ -66,7 +141,7 @@ fn a_taken_admin_port_stops_the_start_only_if_it_was_chosen() {
     let chosen = format!("adminListen={}", taken.local_addr().expect("an address"));
     let told = ask(&format!("serve --listen-port 0 --set {chosen}"));
     assert_eq!((told.code, told.out.as_str()), (1, ""));
-    assert!(told.sentence().contains("adminListen"), "{}", told.err);
+    assert!(told.sentence().ends_with("with --set adminListen"), "{}", told.err);
 
     // The default port: whether this takes it or somebody has it, the server cannot.
     let _held = TcpListener::bind("127.0.0.1:9880");

@@ -15,12 +15,13 @@ use waypost_net::address::AddressList;
 use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_access::access::AccessPolicy;
-use waypost_rocketmq_agent::agent::{Agent, Options};
+use waypost_rocketmq_agent::agent::{Agent, Options, StartError};
+use waypost_rocketmq_agent::relay::RelayError;
 use waypost_rocketmq_nameserver::config::{LogFormat, LogLevel, Logs};
-use waypost_rocketmq_remoting::source::Source;
+use waypost_rocketmq_remoting::source::{Source, SourceError};
 
 use crate::signals::{Signals, Wish};
-use crate::{ask, logs, output, report};
+use crate::{ask, logs, options, output, report};
 
 /// Where the HTTP side is unless set.
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9881);
@@ -79,7 +80,10 @@ pub(crate) fn agent(arguments: AgentArguments) -> ExitCode {
 fn source(arguments: &AgentArguments) -> anyhow::Result<Source> {
     match &arguments.servers_file {
         Some(file) => Ok(Source::List(read_list(file)?)),
-        None => Ok(Source::from_environment(arguments.servers.as_deref())?),
+        None => Source::from_environment(arguments.servers.as_deref()).map_err(|error| match error {
+            SourceError::NoAddress { setting: None, .. } => anyhow::anyhow!("-n: {error}"),
+            error => error.into(),
+        }),
     }
 }
 
@@ -112,7 +116,7 @@ async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<E
             "no --state folder: after the agent's own end brokers are off the route until they register"
         );
     }
-    let agent = Arc::new(Agent::start(options)?);
+    let agent = Arc::new(Agent::start(options).map_err(with_next_step)?);
     let tasks = Tasks::new();
     let admin = admin.map(|listeners| waypost_admin::agent::serve(listeners, Arc::clone(&agent), &tasks));
     let listening: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
@@ -180,9 +184,20 @@ async fn follow(agent: &Agent, file: Option<PathBuf>, signals: &mut Signals) -> 
     }
 }
 
+/// What an error of the start does not say: the option, which the library does not know.
+fn with_next_step(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::State(_) | StartError::Relay(RelayError::State { .. }) => {
+            let option = options::given("--state", "WAYPOST_AGENT_STATE");
+            anyhow::anyhow!("{error}; mend it, or give another folder with {option}")
+        }
+        error => error.into(),
+    }
+}
+
 /// A taken port stops the start only if somebody chose it: several agents on one machine are possible.
 fn bind_admin(chosen: Option<SocketAddr>) -> anyhow::Result<Option<Vec<Listener>>> {
-    match (waypost_admin::bind(chosen.unwrap_or(DEFAULT_ADMIN)), chosen) {
+    match (waypost_admin::bind(chosen.unwrap_or(DEFAULT_ADMIN), "--admin-listen"), chosen) {
         (Ok(listeners), _) => Ok(Some(listeners)),
         (Err(error), Some(_)) => Err(error.into()),
         (Err(error), None) => {

@@ -6,21 +6,20 @@ mod configuration;
 mod demo;
 mod logs;
 mod ongoing;
+mod options;
 mod output;
 mod serve;
 mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use waypost_cli::arguments::{Arguments, Command, ConfigCommand};
+use waypost_cli::arguments::{Command, ConfigCommand};
 use waypost_cli::exit::Exit;
 use waypost_cli::run::{Report, run, run_config};
 use waypost_cli::{manual, register, render, watch};
 
 fn main() -> ExitCode {
-    // A usage error ends here with code 2, help and version with 0.
-    match Arguments::parse().command {
+    match options::parse().command {
         Command::Demo(arguments) => demo::demo(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
         Command::Agent(arguments) => agent::agent(arguments),

@@ -116,12 +116,10 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
 /// their defaults are common, and routes matter more.
 fn bind_admin(configuration: &Configuration) -> anyhow::Result<Option<Vec<Listener>>> {
     let Some(address) = configuration.settings().listen.admin else { return Ok(None) };
-    match waypost_admin::bind(address) {
+    match waypost_admin::bind(address, configuration.option("adminListen")) {
         Ok(listeners) => Ok(Some(listeners)),
         Err(error) => {
-            let rows = configuration.show();
-            let chosen = rows.iter().any(|row| row.key == "adminListen" && row.source != Source::Default);
-            if chosen {
+            if configuration.source("adminListen") != Some(&Source::Default) {
                 return Err(error.into());
             }
             tracing::warn!(%error, "no admin side: the server runs without metrics and health");

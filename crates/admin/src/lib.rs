@@ -16,7 +16,7 @@
 //! use waypost_admin::Admin;
 //! use waypost_net::tasks::Tasks;
 //! # fn show(server: &waypost_rocketmq_nameserver::NameServer) -> Result<(), Box<dyn std::error::Error>> {
-//! let listeners = waypost_admin::bind("127.0.0.1:9880".parse()?)?;
+//! let listeners = waypost_admin::bind("127.0.0.1:9880".parse()?, "adminListen")?;
 //! let admin = Admin::start(listeners, server.view(), server.addresses(), &Tasks::new());
 //! println!("http://{}/", admin.address());
 //! # Ok(()) }
@@ -27,6 +27,7 @@ mod answer;
 mod connection;
 mod table;
 
+use std::borrow::Cow;
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -84,17 +85,23 @@ struct Shared {
     probes: Semaphore,
 }
 
-/// Listens on `address`; nothing is answered before [`Admin::start`].
+/// Listens on `address`, which the operator chose with `option`; nothing is answered before [`Admin::start`].
 ///
 /// # Errors
 ///
-/// When the address is taken or not to be had; the message names the setting.
+/// When the address is taken or not to be had; the message names `option`.
 ///
 /// # Panics
 ///
 /// Outside a tokio runtime.
-pub fn bind(address: SocketAddr) -> Result<Vec<Listener>, ListenError> {
-    let options = ListenOptions { backlog: 64, port_setting: "adminListen", ..ListenOptions::default() };
+pub fn bind(address: SocketAddr, option: impl Into<Cow<'static, str>>) -> Result<Vec<Listener>, ListenError> {
+    let option = option.into();
+    let options = ListenOptions {
+        backlog: 64,
+        address_setting: option.clone(),
+        port_setting: option,
+        ..ListenOptions::default()
+    };
     waypost_net::listener::bind(&BindAddress::Ip(address.ip()), address.port(), &options)
 }
 

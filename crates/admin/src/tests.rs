@@ -31,7 +31,7 @@ impl Running {
         let options = StartOptions { kv_from_backup: false, on_stall: Box::new(|_| {}) };
         let server = NameServer::start(configuration, options).expect("a server");
         let tasks = Tasks::new();
-        let listeners = bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let listeners = bind("127.0.0.1:0".parse().expect("an address"), "adminListen").expect("a port");
         let admin = Admin::start(listeners, server.view(), server.addresses(), &tasks);
         Self { server, admin, tasks, home }
     }

@@ -341,7 +341,8 @@ impl ConfigurationArguments {
     /// The flags as pairs of key and value.
     #[must_use]
     pub fn pairs(&self) -> Vec<(String, String)> {
-        let port = self.listen_port.map(|port| ("listenPort".to_owned(), port.to_string()));
+        // With its dashes: errors and `config show` name the flag that was given.
+        let port = self.listen_port.map(|port| ("--listen-port".to_owned(), port.to_string()));
         self.settings.iter().cloned().chain(port).collect()
     }
 }
@@ -489,7 +490,7 @@ mod tests {
             panic!("not serve")
         };
         let pairs = serve.configuration.pairs();
-        let expected = [("adminListen", "off"), ("listenPort", "0")];
+        let expected = [("adminListen", "off"), ("--listen-port", "0")];
         assert_eq!(pairs, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
     }
 

@@ -1,5 +1,6 @@
 //! Listening sockets, and the limit of open files that they need.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -61,13 +62,21 @@ pub struct ListenOptions {
     pub send_buffer: Option<usize>,
     /// Bytes of the receive buffers of accepted connections; `None` lets the kernel tune them.
     pub receive_buffer: Option<usize>,
-    /// How the operator changes the port: it stands in the error about a port that is taken.
-    pub port_setting: &'static str,
+    /// The option by which the operator chose the address, for errors about it.
+    pub address_setting: Cow<'static, str>,
+    /// The option by which the operator chose the port, for errors about it.
+    pub port_setting: Cow<'static, str>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        Self { backlog: DEFAULT_BACKLOG, send_buffer: None, receive_buffer: None, port_setting: "listenPort" }
+        Self {
+            backlog: DEFAULT_BACKLOG,
+            send_buffer: None,
+            receive_buffer: None,
+            address_setting: "bindAddress".into(),
+            port_setting: "listenPort".into(),
+        }
     }
 }
 
@@ -84,16 +93,18 @@ pub enum ListenError {
         /// What was asked for.
         address: SocketAddr,
         /// [`ListenOptions::port_setting`].
-        port_setting: &'static str,
+        port_setting: Cow<'static, str>,
     },
     /// No interface of this machine has the address.
     #[error(
         "cannot listen on {address}: no interface of this machine has this address; `ip address` shows those \
-         that there are"
+         that there are; choose one of them with {address_setting}"
     )]
     AddressNotHere {
         /// What was asked for.
         address: SocketAddr,
+        /// [`ListenOptions::address_setting`].
+        address_setting: Cow<'static, str>,
     },
     /// The system reserves the port for root.
     #[error(
@@ -104,13 +115,17 @@ pub enum ListenError {
         /// What was asked for.
         address: SocketAddr,
         /// [`ListenOptions::port_setting`].
-        port_setting: &'static str,
+        port_setting: Cow<'static, str>,
     },
     /// A name that has no address.
-    #[error("cannot listen on \"{name}\": the name has no address ({source}); write an IP address")]
+    #[error(
+        "cannot listen on \"{name}\": the name has no address ({source}); give {address_setting} an IP address"
+    )]
     UnknownName {
         /// What was asked for.
         name: String,
+        /// [`ListenOptions::address_setting`].
+        address_setting: Cow<'static, str>,
         /// What the resolver said.
         source: io::Error,
     },
@@ -172,7 +187,7 @@ pub fn bind(address: &BindAddress, port: u16, options: &ListenOptions) -> Result
     let addresses = match address {
         BindAddress::Any => vec![SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)],
         BindAddress::Ip(address) => vec![SocketAddr::new(*address, port)],
-        BindAddress::Name(name) => resolve(name, port)?,
+        BindAddress::Name(name) => resolve(name, port, options)?,
     };
     let mut listeners: Vec<Listener> = Vec::with_capacity(addresses.len());
     for mut address in addresses {
@@ -184,8 +199,12 @@ pub fn bind(address: &BindAddress, port: u16, options: &ListenOptions) -> Result
     Ok(listeners)
 }
 
-fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, ListenError> {
-    let unknown = |source| ListenError::UnknownName { name: name.to_owned(), source };
+fn resolve(name: &str, port: u16, options: &ListenOptions) -> Result<Vec<SocketAddr>, ListenError> {
+    let unknown = |source| ListenError::UnknownName {
+        name: name.to_owned(),
+        address_setting: options.address_setting.clone(),
+        source,
+    };
     let mut addresses: Vec<SocketAddr> = (name, port).to_socket_addrs().map_err(unknown)?.collect();
     addresses.sort();
     addresses.dedup();
@@ -248,10 +267,12 @@ fn means_no_ipv6(error: &io::Error) -> bool {
 }
 
 fn refused(address: SocketAddr, source: io::Error, options: &ListenOptions) -> ListenError {
-    let port_setting = options.port_setting;
+    let port_setting = options.port_setting.clone();
     match source.kind() {
         io::ErrorKind::AddrInUse => ListenError::AddressInUse { address, port_setting },
-        io::ErrorKind::AddrNotAvailable => ListenError::AddressNotHere { address },
+        io::ErrorKind::AddrNotAvailable => {
+            ListenError::AddressNotHere { address, address_setting: options.address_setting.clone() }
+        }
         io::ErrorKind::PermissionDenied => ListenError::NotPermitted { address, port_setting },
         _ => ListenError::System { address, source },
     }
@@ -387,7 +408,7 @@ mod tests {
         for address in ["127.0.0.1", "any"] {
             let taken = listen(address);
             let port = taken[0].address().port();
-            let options = ListenOptions { port_setting: "--port", ..ListenOptions::default() };
+            let options = ListenOptions { port_setting: "--port".into(), ..ListenOptions::default() };
             let error = bind(&address.parse().unwrap(), port, &options).unwrap_err();
             assert!(matches!(error, ListenError::AddressInUse { .. }), "{error:?}");
             let text = error.to_string();

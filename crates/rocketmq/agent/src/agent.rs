@@ -81,7 +81,7 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// What was saved cannot be read.
-    #[error("{0}; mend it, or give another folder with --state")]
+    #[error(transparent)]
     State(io::Error),
     /// It would be its own and only name server.
     #[error(
@@ -129,7 +129,11 @@ impl Agent {
                 StartError::State(io::Error::new(error.kind(), explained))
             })?;
         }
-        let listen = ListenOptions { port_setting: "--listen", ..ListenOptions::default() };
+        let listen = ListenOptions {
+            address_setting: "--listen".into(),
+            port_setting: "--listen".into(),
+            ..ListenOptions::default()
+        };
         let mut listeners: Vec<Listener> = Vec::new();
         for address in &options.listen {
             listeners.extend(bind(&BindAddress::Ip(address.ip()), address.port(), &listen)?);

@@ -48,7 +48,7 @@ pub struct RelayOptions {
 #[non_exhaustive]
 pub enum RelayError {
     /// What was saved cannot be read.
-    #[error("the saved brokers in {} cannot be read: {source}; give another folder with --state", folder.display())]
+    #[error("the saved brokers in {} cannot be read: {source}", folder.display())]
     State {
         /// The folder.
         folder: PathBuf,

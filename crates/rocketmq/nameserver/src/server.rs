@@ -112,7 +112,7 @@ impl NameServer {
         let file_limit = raise_file_limit(wanted_files);
         let tls = load_tls(&settings.tls)?;
         let listen = &settings.listen;
-        let listeners = bind(&bind_address(&settings), listen.port, &listen_options(&settings))?;
+        let listeners = bind(&bind_address(&settings), listen.port, &listen_options(&configuration))?;
         let addresses: Vec<SocketAddr> = listeners.iter().map(|listener| listener.address()).collect();
         if let Some(address) = addresses.first() {
             configuration.note_bound_port(address.port());
@@ -379,14 +379,15 @@ fn bind_address(settings: &Settings) -> BindAddress {
     if address.is_unspecified() { BindAddress::Any } else { BindAddress::Ip(address) }
 }
 
-fn listen_options(settings: &Settings) -> ListenOptions {
-    let listen = &settings.listen;
+fn listen_options(configuration: &Configuration) -> ListenOptions {
+    let listen = &configuration.settings().listen;
     let size = |bytes: u32| (bytes > 0).then_some(bytes as usize);
     ListenOptions {
         backlog: listen.backlog,
         send_buffer: size(listen.send_buffer),
         receive_buffer: size(listen.receive_buffer),
-        ..ListenOptions::default()
+        address_setting: configuration.option("bindAddress").into(),
+        port_setting: configuration.option("listenPort").into(),
     }
 }
 

@@ -41,8 +41,10 @@ pub enum SourceError {
     )]
     None,
     /// There is a text, but no entry of it is a server.
-    #[error("the name server list {text:?} names no server{}; write \"host:9876;host:9876\"", first(.entries))]
+    #[error("{}the name server list {text:?} names no server{}; write \"host:9876;host:9876\"", named(.setting), first(.entries))]
     NoAddress {
+        /// The setting that holds it; `None` if the caller gave it.
+        setting: Option<&'static str>,
         /// The text.
         text: String,
         /// What is wrong with its entries.
@@ -58,6 +60,10 @@ pub enum SourceError {
     },
 }
 
+fn named(setting: &Option<&'static str>) -> String {
+    setting.map(|setting| format!("{setting}: ")).unwrap_or_default()
+}
+
 fn first(entries: &[EntryError]) -> String {
     entries.first().map(|entry| format!(" ({entry})")).unwrap_or_default()
 }
@@ -70,7 +76,7 @@ impl Source {
     ///
     /// [`SourceError::NoAddress`] when nothing is left.
     pub fn parse(text: &str) -> Result<Self, SourceError> {
-        Self::of(list::read(text), text)
+        Self::of(list::read(text), text, None)
     }
 
     /// The same for the text of a file, where `#` begins a remark.
@@ -79,14 +85,14 @@ impl Source {
     ///
     /// [`SourceError::NoAddress`] when nothing is left.
     pub fn parse_file(text: &str) -> Result<Self, SourceError> {
-        Self::of(list::read_file(text), text)
+        Self::of(list::read_file(text), text, None)
     }
 
-    fn of(reading: Reading, text: &str) -> Result<Self, SourceError> {
+    fn of(reading: Reading, text: &str, setting: Option<&'static str>) -> Result<Self, SourceError> {
         let Reading { servers, left_out } = reading;
         if servers.is_empty() {
             let text = text.trim().chars().take(TEXT_SHOWN).collect();
-            return Err(SourceError::NoAddress { text, entries: left_out });
+            return Err(SourceError::NoAddress { setting, text, entries: left_out });
         }
         if let Some(first) = left_out.first() {
             tracing::warn!(servers = %servers, left_out = left_out.len(), error = %first, "name server list has entries that are no server");
@@ -105,10 +111,13 @@ impl Source {
         setting: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, SourceError> {
         let set = |name: &str| setting(name).filter(|value| !list::is_blank(value));
-        let explicit = explicit.filter(|text| !list::is_blank(text)).map(str::to_owned);
-        let text = explicit.or_else(|| set(ADDRESS_PROPERTY)).or_else(|| set(ADDRESS_VARIABLE));
-        if let Some(text) = text {
-            return Self::parse(&text);
+        if let Some(text) = explicit.filter(|text| !list::is_blank(text)) {
+            return Self::parse(text);
+        }
+        for name in [ADDRESS_PROPERTY, ADDRESS_VARIABLE] {
+            if let Some(text) = set(name) {
+                return Self::of(list::read(&text), &text, Some(name));
+            }
         }
         let domain = set(DOMAIN_PROPERTY).ok_or(SourceError::None)?;
         let server = AddressServer::new(&domain, set(SUBGROUP_PROPERTY).as_deref())

@@ -170,6 +170,18 @@ impl Configuration {
         Arc::clone(&self.settings)
     }
 
+    /// Where the effective value of `key`, in the original's spelling, comes from.
+    #[must_use]
+    pub fn source(&self, key: &str) -> Option<&Source> {
+        self.effective.get(key).map(|assigned| &assigned.source)
+    }
+
+    /// The option by which the operator gave `key`: a flag, a variable, or the key and where it stands in a file.
+    #[must_use]
+    pub fn option(&self, key: &str) -> String {
+        self.source(key).unwrap_or(&Source::Default).option(key)
+    }
+
     /// What an operator should see at start.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {

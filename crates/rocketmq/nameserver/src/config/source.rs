@@ -33,8 +33,21 @@ pub enum Source {
     },
     /// A variable of the environment.
     Environment(String),
-    /// A flag of the command line, by the key that was given.
+    /// A flag of the command line: the key that `--set` was given, or a flag of its own with its dashes.
     Flag(String),
+}
+
+impl Source {
+    /// The option by which the operator gave `key`, to be named in an error about its value.
+    pub(crate) fn option(&self, key: &str) -> String {
+        match self {
+            Self::Default => key.to_owned(),
+            Self::File { .. } | Self::Runtime { .. } => format!("{key} ({self})"),
+            Self::Environment(name) => name.clone(),
+            Self::Flag(name) if name.starts_with("--") => name.clone(),
+            Self::Flag(name) => format!("--set {name}"),
+        }
+    }
 }
 
 impl fmt::Display for Source {
@@ -93,12 +106,14 @@ impl Layer {
         }
     }
 
-    /// Flags, as pairs of a key in either spelling and a text.
+    /// Flags, as pairs of a key in either spelling and a text. A flag that has a name of its own (`--listen-port`)
+    /// comes with its dashes.
     pub(crate) fn from_flags(flags: &[(String, String)], findings: &mut Findings) -> Self {
         let mut layer = Self::default();
         for (key, text) in flags {
             let from = Source::Flag(key.clone());
-            match setting::find(key) {
+            let named = key.strip_prefix("--").map(|name| name.replace('-', "_"));
+            match setting::find(named.as_deref().unwrap_or(key)) {
                 Some(setting) => layer.assign(setting, text, from, findings),
                 None => findings.problems.push(unknown(from, key)),
             }
