@@ -14,7 +14,7 @@ use waypost_rocketmq_wire::body::DataVersion;
 use waypost_rocketmq_wire::code::request;
 
 use crate::broker::{Broker, Then, Upstream};
-use crate::heard::{Beat, Leave, Registration, Table, Topic, hash_of};
+use crate::heard::{Beat, Leave, Registration, Table, Topic, hash_of, mapping_hash_of};
 use crate::outbox::{Frame, Next};
 use crate::reply;
 
@@ -274,10 +274,10 @@ impl Brokers {
 
     /// An operator deleted a topic on the servers (216): nobody may announce it again from here.
     pub(crate) fn delete_topic(&mut self, topic: &str, cluster: Option<&str>) {
-        let hash = hash_of(&self.hasher, topic);
+        let hashes = [hash_of(&self.hasher, topic), mapping_hash_of(&self.hasher, topic)];
         for (address, broker) in &mut self.brokers {
             if cluster.is_none_or(|cluster| cluster == broker.identity.cluster) {
-                broker.outbox.delete(hash);
+                hashes.into_iter().for_each(|hash| broker.outbox.delete(hash));
                 self.effects.push(Effect::Save(address.clone()));
             }
         }

@@ -206,7 +206,7 @@ impl Registration {
             .split_first()
             .is_some_and(|(first, rest)| rest.iter().all(|topic| topic.key == first.key));
         let topics = body.topics.iter().map(|topic| hash_of(hasher, &topic.key));
-        let mappings = body.mappings.iter().map(|(topic, _)| hasher.hash_one(("mapping", &**topic)));
+        let mappings = body.mappings.iter().map(|(topic, _)| mapping_hash_of(hasher, topic));
         let topics = Topics::new(topics.chain(mappings).collect(), single);
         Ok(Table { topics, version: body.data_version })
     }
@@ -215,6 +215,11 @@ impl Registration {
 /// How topics are told apart. The hasher is keyed, because names come from peers.
 pub(crate) fn hash_of(hasher: &impl BuildHasher, topic: &str) -> u64 {
     hasher.hash_one(("topic", topic))
+}
+
+/// The same for the mapping of a static topic.
+pub(crate) fn mapping_hash_of(hasher: &impl BuildHasher, topic: &str) -> u64 {
+    hasher.hash_one(("mapping", topic))
 }
 
 fn beat(header: &Header<'_>, body: &[u8], kept: Frame, name: &str) -> Result<Beat, Box<Answer>> {

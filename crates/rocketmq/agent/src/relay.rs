@@ -151,7 +151,7 @@ impl Relay {
         self.desk.look(|brokers, _| brokers.iter().filter_map(|(_, broker)| broker.connection).collect())
     }
 
-    /// An operator deletes a topic on the name servers: it is not announced again from here.
+    /// An operator deleted a topic on a name server: it is not announced again from here.
     pub fn topic_deleted(&self, topic: &str, cluster: Option<&str>) {
         self.desk.change(|brokers, _| brokers.delete_topic(topic, cluster));
     }

@@ -92,11 +92,17 @@ impl Connection {
         }))
     }
 
-    fn put(&self, bytes: FrameBytes<'_>, opaque: i32, encoding: HeaderEncoding, oneway: bool) -> Step {
+    fn put(&self, bytes: FrameBytes<'_>, write: Write) -> Step {
         let (shared, peer) = (Arc::clone(&self.shared), self.peer);
         let frame = bytes.keep();
         Step::Wait(Box::pin(async move {
-            let answer = shared.writes.put(frame.bytes.clone(), opaque).await;
+            let Write { opaque, encoding, oneway, deletes } = write;
+            let accepted = || {
+                if let Some((topic, cluster)) = &deletes {
+                    shared.relay.topic_deleted(topic, cluster.as_deref());
+                }
+            };
+            let answer = shared.writes.put(frame.bytes.clone(), opaque, accepted).await;
             changes::log(&shared.audit, peer, &frame.bytes, &shared.limits, &answer);
             let mut bytes = Vec::new();
             if !oneway {
@@ -219,21 +225,31 @@ impl Protocol for Connection {
             refuse(&header, encoding, (response::REQUEST_CODE_NOT_SUPPORTED, &remark), output);
             return Step::Next;
         }
-        if code == request::DELETE_TOPIC_IN_NAMESRV
-            && let Some(topic) = header.ext.get("topic")
-        {
-            self.shared.relay.topic_deleted(topic, header.ext.get("clusterName"));
-        }
+        let write = Write { opaque, encoding, oneway, deletes: deleted_topic(&header) };
         drop(header);
         let is_change = is_write(code) || code == request::UNREGISTER_BROKER;
-        if self.for_relay(code) {
-            self.relay(bytes, is_change)
-        } else {
-            self.put(bytes, opaque, encoding, oneway)
-        }
+        if self.for_relay(code) { self.relay(bytes, is_change) } else { self.put(bytes, write) }
     }
 
     fn batch_done(&mut self, _read_at: u64, _now: u64) {}
+}
+
+/// A write of an operator, without its bytes.
+struct Write {
+    opaque: i32,
+    encoding: HeaderEncoding,
+    oneway: bool,
+    /// The topic that it deletes, in one cluster or in all.
+    deletes: Option<(String, Option<String>)>,
+}
+
+fn deleted_topic(header: &Header<'_>) -> Option<(String, Option<String>)> {
+    if header.code != request::DELETE_TOPIC_IN_NAMESRV {
+        return None;
+    }
+    // Empty is absent, as in the NameServer.
+    let given = |field| header.ext.get(field).filter(|value| !value.is_empty()).map(str::to_owned);
+    Some((given("topic")?, given("clusterName")))
 }
 
 /// Whether brokers send it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
@@ -50,8 +50,8 @@ impl Writes {
     }
 
     /// Sends the frame as it is to every server: success only if all accepted it, else code 1 with the names of
-    /// those that did not.
-    pub(crate) async fn put(&self, frame: Bytes, opaque: i32) -> Answer {
+    /// those that did not. `accepted` is called when the first server has accepted: others may hang for long.
+    pub(crate) async fn put(&self, frame: Bytes, opaque: i32, accepted: impl FnOnce() + Send) -> Answer {
         let servers = std::sync::Arc::clone(&self.servers.borrow());
         let mut calls = JoinSet::new();
         for (number, server) in servers.iter().cloned().enumerate() {
@@ -73,7 +73,19 @@ impl Writes {
                 (number, said)
             });
         }
-        let mut said: Vec<(usize, Result<Answer, String>)> = calls.join_all().await;
+        let mut accepted = Some(accepted);
+        let mut said: Vec<(usize, Result<Answer, String>)> = Vec::new();
+        while let Some(call) = calls.join_next().await {
+            let failed =
+                |error: JoinError| (usize::MAX, Err(format!("the call to a name server ended: {error}")));
+            let call = call.unwrap_or_else(failed);
+            if call.1.is_ok()
+                && let Some(accepted) = accepted.take()
+            {
+                accepted();
+            }
+            said.push(call);
+        }
         said.sort_unstable_by_key(|(number, _)| *number);
         summary(said.into_iter().map(|(_, said)| said).collect())
     }

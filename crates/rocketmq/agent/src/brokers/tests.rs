@@ -444,6 +444,20 @@ fn a_topic_deleted_by_an_operator_is_not_announced_to_servers_that_come_back() {
 }
 
 #[test]
+fn the_mapping_of_a_deleted_topic_is_not_announced_either() {
+    let mut brokers = registered();
+    let hasher = brokers.hasher();
+    let hashes = vec![hash_of(&hasher, "static"), mapping_hash_of(&hasher, "static")];
+    let table = Table { topics: crate::outbox::Topics::new(hashes, false), version: version(2) };
+    let registration = Says { topics: "d", counter: 2, ..SAYS }.registration();
+    brokers.register(&registration, table, CONNECTION, at(10)).expect("accepted");
+    SAYS.to(&mut brokers, 20).expect("accepted");
+    assert_eq!(brokers.frames(MASTER).len(), 2);
+    brokers.delete_topic("static", None);
+    assert_eq!(brokers.frames(MASTER).len(), 1);
+}
+
+#[test]
 fn a_new_server_gets_the_state_and_one_that_left_is_let_go() {
     let mut brokers = registered();
     take_all(&mut brokers, 1, &accepted(&[], b""), 0);

@@ -43,10 +43,13 @@ impl Folder {
 
     /// A name server of its own in this process.
     pub(crate) fn server(&self) -> NameServer {
-        let flags = vec![
-            ("listenPort".to_owned(), "0".to_owned()),
-            ("bindAddress".to_owned(), "127.0.0.1".to_owned()),
-        ];
+        self.server_with(&[])
+    }
+
+    /// The same with further settings.
+    pub(crate) fn server_with(&self, settings: &[(&str, &str)]) -> NameServer {
+        let flags = [("listenPort", "0"), ("bindAddress", "127.0.0.1")].iter().chain(settings);
+        let flags = flags.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let home = self.0.join(NUMBER.fetch_add(1, Ordering::Relaxed).to_string());
         std::fs::create_dir_all(&home).expect("a folder");
         let environment = [("HOME".to_owned(), home.display().to_string())];
