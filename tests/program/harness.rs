@@ -214,6 +214,12 @@ impl Told {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
     }
 
+    /// The lines of standard error, but for the one about the admin side at the default port: any other program of this
+    /// machine may have that.
+    pub(crate) fn remarks(&self) -> Vec<&str> {
+        self.err.lines().filter(|line| !line.starts_with("note: no details: ")).collect()
+    }
+
     /// The one line of standard error, which must be a sentence without a trace of the program.
     pub(crate) fn sentence(&self) -> &str {
         let line = self.err.trim_end();

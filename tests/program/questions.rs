@@ -17,7 +17,7 @@ fn a_route_is_shown_to_people_and_programs() {
 BROKER    CLUSTER      READ  WRITE  PERM  ADDRESSES
 broker-a  TestCluster  16    16     RW-   0=127.0.0.1:10911
 ";
-    assert_eq!((told.code, told.out.as_str(), told.err.as_str()), (0, expected, ""));
+    assert_eq!((told.code, told.out.as_str(), told.remarks().as_slice()), (0, expected, &[][..]));
     let route = server.ask_both("route T1 --output json").json();
     assert_eq!((&route["topic"], &route["brokers"][0]["perm"]), (&"T1".into(), &6.into()));
     let details = &route["brokers"][0]["addresses"][0]["details"];
@@ -93,7 +93,13 @@ fn the_next_server_answers_for_one_that_is_dead_or_silent() {
     let told = ask(&format!("route T1 -n {};{silent};{}", dead.address(), server.address));
     assert_eq!(told.code, 0, "{}", told.err);
     assert!(told.out.contains("broker-a"), "{}", told.out);
-    assert!(told.err.starts_with("note: cannot connect"), "{}", told.err);
+    let remarks = told.remarks();
+    assert_eq!(remarks.len(), 2, "{}", told.err);
+    assert!(remarks[0].starts_with("note: cannot connect"), "{}", told.err);
+    assert!(remarks[1].starts_with(&format!("note: {silent} had not answered after ")), "{}", told.err);
+    let told = ask(&format!("brokers -n {silent};{}", server.address));
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.err.starts_with(&format!("note: {silent} had not answered after ")), "{}", told.err);
     assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
 }
 
@@ -265,4 +271,28 @@ fn a_server_that_hangs_in_the_tls_handshake_is_silent() {
     assert_eq!(told.code, 3, "{}", told.err);
     assert!(told.out.contains("\"error\": \"silent\""), "{}", told.out);
     assert!(told.sentence().contains("did not answer the TLS handshake"), "{}", told.err);
+}
+
+#[test]
+fn servers_that_say_the_same_are_told_in_one_sentence() {
+    let servers = [(); 3].map(|()| Server::start(&[]));
+    let [first, second, third] = servers.each_ref().map(|server| server.address);
+    let told = ask(&format!("route Nope -n {first};{second};{third}"));
+    assert_eq!(told.code, 1);
+    let sentence = told.sentence();
+    assert_eq!(sentence.matches("has no route for topic").count(), 1, "{sentence}");
+    // Which of them answers first is not known.
+    for server in [first, second, third] {
+        assert!(sentence.contains(&server.to_string()), "{sentence}");
+    }
+    assert!(sentence.contains(" answered the same)"), "{sentence}");
+
+    let told = ask(&format!("wipe-write nobody -n {first};{second};{third}"));
+    assert!(told.sentence().ends_with(&format!(" ({second} and {third} answered the same)")), "{}", told.err);
+    let dead = [DeadPort::new(), DeadPort::new()];
+    for command in ["route T", "check", "doctor"] {
+        let told = ask(&format!("{command} -n {};{}", dead[0].address(), dead[1].address()));
+        let expected = format!(" (the same goes for {})", dead[1].address());
+        assert!(told.sentence().ends_with(&expected), "{command}: {}", told.err);
+    }
 }

@@ -100,6 +100,14 @@ pub enum Reason {
         /// The time that was given.
         limit: Duration,
     },
+    /// It had not answered yet when another one had, or when the time of the whole command was over.
+    #[error("{server} had not answered after {waited:?}; `waypost check` asks each server for itself")]
+    Late {
+        /// Whom.
+        server: HostPort,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// It closed the connection.
     #[error(
         "{server} closed the connection without an answer; it may be starting or stopping, want TLS (--tls), or be \
@@ -183,7 +191,7 @@ pub enum Fault {
 impl Reason {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Dial(DialError::TlsTimedOut { .. }) | Self::Silent { .. } => "silent",
+            Self::Dial(DialError::TlsTimedOut { .. }) | Self::Silent { .. } | Self::Late { .. } => "silent",
             Self::Dial(_) => "unreachable",
             Self::Closed { .. } | Self::Broken { .. } => "closed",
         }

@@ -83,6 +83,7 @@ pub async fn examine(caller: &Caller, servers: &Servers) -> Findings {
     // One that refuses tells nothing of what is registered with it.
     let mut telling: Vec<String> = Vec::new();
     let told = tell_all(servers, |server| async move { cluster_info(caller, &server).await }).await;
+    findings.problems = told.errors();
     for (server, result) in &told.by_server {
         let mut finding = ServerFinding { server: server.to_string(), ..ServerFinding::default() };
         match result {
@@ -91,7 +92,6 @@ pub async fn examine(caller: &Caller, servers: &Servers) -> Findings {
                 finding.reached = !error.is_unanswered();
                 // Whoever sends nonsense is something else than a NameServer.
                 finding.answers = finding.reached && !matches!(error, CallError::Malformed { .. });
-                findings.problems.push(error.to_string());
             }
             Ok(info) => {
                 (finding.answers, finding.reached, finding.state) = (true, true, "answers");

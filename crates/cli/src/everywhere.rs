@@ -9,6 +9,7 @@ use waypost_net::address::HostPort;
 
 use crate::call::CallError;
 use crate::exit::Exit;
+use crate::sentences::sentences;
 use crate::servers::Servers;
 
 /// What became of a change, by server in the order of the list.
@@ -51,6 +52,12 @@ impl<T> Outcomes<T> {
         } else {
             Exit::No
         }
+    }
+
+    /// What went wrong, what is equal once.
+    #[must_use]
+    pub fn errors(&self) -> Vec<String> {
+        sentences(self.by_server.iter().filter_map(|(_, result)| result.as_ref().err()))
     }
 
     /// One row a server; `topics` says what a success counted.

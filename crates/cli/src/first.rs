@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use waypost_net::address::HostPort;
 
 use crate::call::{CallError, Reason};
 use crate::exit::Exit;
+use crate::sentences::sentences;
 use crate::servers::Servers;
 
 /// How long a server is alone before the next one is asked as well (decision 22).
@@ -24,7 +25,7 @@ pub struct First<T> {
     pub server: HostPort,
     /// What.
     pub value: T,
-    /// Servers that were asked before and did not know or did not answer.
+    /// Servers that were asked before and did not know, did not answer, or had not answered yet.
     pub failures: Vec<CallError>,
 }
 
@@ -62,7 +63,7 @@ impl From<CallError> for NoAnswer {
 }
 
 impl fmt::Display for NoAnswer {
-    /// One server: its failure. Several: what those say that answered, else all of it.
+    /// One server: its failure. Several: what those say that answered, else all of it; what is equal once.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told: Vec<&CallError> = self.failures.iter().filter(|it| !it.is_unanswered()).collect();
         if told.is_empty() {
@@ -71,11 +72,7 @@ impl fmt::Display for NoAnswer {
                 write!(formatter, "none of {} servers answered: ", told.len())?;
             }
         }
-        for (number, failure) in told.into_iter().enumerate() {
-            let separator = if number == 0 { "" } else { "; " };
-            write!(formatter, "{separator}{failure}")?;
-        }
-        Ok(())
+        formatter.write_str(&sentences(told).join("; "))
     }
 }
 
@@ -91,46 +88,75 @@ where
     A: Future<Output = Result<T, CallError>>,
 {
     let mut waiting = servers.addresses().iter();
-    let mut asked: Vec<(HostPort, Pin<Box<A>>)> = Vec::new();
+    let mut asked: Vec<Asked<A>> = Vec::new();
     let mut failures = Vec::new();
     // Each call ends by itself within the limit; this is for those that were begun later. The grace lets
     // a call that began first tell more exactly what happened.
     let mut end = Box::pin(sleep(limit.saturating_add(Duration::from_millis(50))));
     loop {
         if let Some(server) = waiting.next() {
-            asked.push((server.clone(), Box::pin(ask(server.clone()))));
+            asked.push(Asked::new(server.clone(), ask(server.clone())));
         }
         if asked.is_empty() {
             return Err(NoAnswer { failures });
         }
         tokio::select! {
             (server, result) = next_of(&mut asked) => match result {
-                Ok(value) => return Ok(First { server, value, failures }),
+                Ok(value) => {
+                    // One that was asked a moment ago is not slow.
+                    failures.extend(asked.iter().map(Asked::late).filter(|(waited, _)| *waited >= STAGGER).map(|it| it.1));
+                    return Ok(First { server, value, failures });
+                }
                 Err(failure) => failures.push(failure),
             },
             () = sleep(STAGGER), if waiting.len() > 0 => {}
             () = &mut end => {
-                let silent = |server: HostPort| CallError::Unanswered {
-                    server: server.clone(),
-                    reason: Reason::Silent { server, limit },
-                };
-                failures.extend(asked.drain(..).map(|(server, _)| silent(server)));
+                failures.extend(asked.iter().map(|asked| asked.late().1));
                 return Err(NoAnswer { failures });
             }
         }
     }
 }
 
+/// A question under way.
+struct Asked<A> {
+    server: HostPort,
+    since: Instant,
+    answer: Pin<Box<A>>,
+}
+
+impl<A> Asked<A> {
+    fn new(server: HostPort, answer: A) -> Self {
+        Self { server, since: now(), answer: Box::pin(answer) }
+    }
+
+    /// For how long it has not been answered, and that as a failure.
+    fn late(&self) -> (Duration, CallError) {
+        let server = self.server.clone();
+        let waited = now().saturating_duration_since(self.since);
+        // In steps, so that servers that were asked together say the same.
+        let step = STAGGER.as_millis() / 2;
+        let told = waited.as_millis() / step * step;
+        let told = Duration::from_millis(u64::try_from(told).unwrap_or(u64::MAX));
+        let reason = Reason::Late { server: server.clone(), waited: told };
+        (waited, CallError::Unanswered { server, reason })
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the timer of tokio counts in its own instants")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// The first of the running questions that ends; it is taken out.
-async fn next_of<T, A>(asked: &mut Vec<(HostPort, Pin<Box<A>>)>) -> (HostPort, T)
+async fn next_of<T, A>(asked: &mut Vec<Asked<A>>) -> (HostPort, T)
 where
     A: Future<Output = T>,
 {
     poll_fn(|context| {
         for index in 0..asked.len() {
-            if let Poll::Ready(result) = asked[index].1.as_mut().poll(context) {
-                let (server, _) = asked.swap_remove(index);
-                return Poll::Ready((server, result));
+            if let Poll::Ready(result) = asked[index].answer.as_mut().poll(context) {
+                return Poll::Ready((asked.swap_remove(index).server, result));
             }
         }
         Poll::Pending
@@ -162,7 +188,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_costs_one_stagger() {
-        let before = tokio::time::Instant::now();
+        let before = Instant::now();
         let found = ask_first(&servers("a;b"), LIMIT, |server| async move {
             if server.to_string() == "a:9876" {
                 std::future::pending::<()>().await;
@@ -173,6 +199,21 @@ mod tests {
         .expect("an answer");
         assert_eq!(found.server.to_string(), "b:9876");
         assert_eq!(before.elapsed(), STAGGER);
+        let told: Vec<String> = found.failures.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("a:9876 had not answered after 200ms"), "{told:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_asked_a_moment_ago_is_not_called_slow() {
+        let found = ask_first(&servers("a;b"), LIMIT, |server| async move {
+            let time = if server.to_string() == "a:9876" { STAGGER * 3 / 2 } else { STAGGER };
+            sleep(time).await;
+            Ok(())
+        })
+        .await
+        .expect("an answer");
+        assert_eq!((found.server.to_string().as_str(), found.failures.len()), ("a:9876", 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -187,13 +228,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_whole_list_of_silent_servers_ends_at_the_limit() {
-        let before = tokio::time::Instant::now();
+        let before = Instant::now();
         let error = ask_first(&servers("a;b;c"), LIMIT, |_| std::future::pending::<Result<(), CallError>>())
             .await
             .expect_err("nobody answers");
         assert!(before.elapsed() <= LIMIT + Duration::from_millis(100), "{:?}", before.elapsed());
         assert_eq!((error.failures().len(), error.exit()), (3, Exit::Unreachable));
-        assert!(error.to_string().starts_with("none of 3 servers answered: a:9876 accepted"), "{error}");
+        // Nobody knows whether they took the connection.
+        assert!(
+            error.to_string().starts_with("none of 3 servers answered: a:9876 had not answered"),
+            "{error}"
+        );
     }
 
     #[tokio::test(start_paused = true)]

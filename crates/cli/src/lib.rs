@@ -48,6 +48,7 @@ pub mod register;
 pub mod render;
 pub mod route;
 pub mod run;
+pub mod sentences;
 pub mod servers;
 pub mod settings;
 pub mod simulated;

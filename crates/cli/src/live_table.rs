@@ -12,6 +12,8 @@ use tokio::time::timeout;
 use waypost_net::address::{AddressError, Host, HostPort};
 use waypost_net::dialer::{DialError, Dialer};
 
+use crate::render::plain;
+
 /// The port of the admin side unless another is set.
 pub const DEFAULT_ADMIN_PORT: u16 = 9880;
 
@@ -90,6 +92,31 @@ pub struct LiveTable {
     /// Topics by name.
     #[serde(default)]
     pub topics: Vec<LiveTopic>,
+}
+
+impl LiveTable {
+    /// Whether this is the table of `server`, which is on this machine.
+    fn is_of(&self, server: &HostPort) -> bool {
+        self.listening.iter().filter_map(|address| address.parse().ok()).any(|listening: HostPort| {
+            let same_host = match (&listening.host, &server.host) {
+                (Host::Ip(listening), Host::Ip(asked)) => listening.is_unspecified() || listening == asked,
+                (Host::Name(_), _) | (_, Host::Name(_)) => true,
+            };
+            same_host && listening.port == server.port
+        })
+    }
+
+    /// What to tell who asked for the table of `server` and got this one.
+    fn of_another(&self, url: &AdminUrl, server: &HostPort) -> Option<String> {
+        // Something that does not say who it is may be no server at all.
+        let listening = self.listening.iter().map(|address| plain(address)).collect::<Vec<_>>().join(", ");
+        (!listening.is_empty()).then(|| {
+            format!(
+                "no details: the admin side at {url} belongs to another server, which listens on {listening}; name \
+                 that of {server} with --admin"
+            )
+        })
+    }
 }
 
 /// A broker of the live table. Times are in milliseconds.
@@ -262,19 +289,18 @@ pub async fn details(
 ) -> (Option<LiveTable>, Option<String>) {
     if let Some(url) = url {
         return match fetch(url, query, limit).await {
+            // Behind a translation of addresses it may listen elsewhere, so whoever named it is believed.
             Ok(table) => (Some(table), None),
             Err(error) => (None, Some(format!("no details: {error}"))),
         };
     }
     let Some(url) = usual_place(server) else { return (None, None) };
-    let table = fetch(&url, query, UNASKED_LIMIT.min(limit)).await.ok();
-    // Another server of this machine may have the port.
-    let same = |table: &LiveTable| table.listening.iter().any(|address| port(address) == Some(server.port));
-    (table.filter(same), None)
-}
-
-fn port(address: &str) -> Option<u16> {
-    address.parse::<HostPort>().ok().map(|address| address.port)
+    match fetch(&url, query, UNASKED_LIMIT.min(limit)).await {
+        Ok(table) if table.is_of(server) => (Some(table), None),
+        Ok(table) => (None, table.of_another(&url, server)),
+        // Most servers have no admin side.
+        Err(_) => (None, None),
+    }
 }
 
 #[cfg(test)]
@@ -308,6 +334,32 @@ mod tests {
             let server: HostPort = server.parse().expect("an address");
             assert_eq!(usual_place(&server).is_some(), place, "{server}");
         }
+    }
+
+    #[test]
+    fn a_table_of_another_server_of_this_machine_is_told_with_a_note() {
+        for (listening, asked, own) in [
+            (&["127.0.0.1:9876"][..], "127.0.0.1:9876", true),
+            (&["127.0.0.1:9876"], "localhost:9876", true),
+            (&["0.0.0.0:9876"], "127.0.0.2:9876", true),
+            (&["[::]:9876"], "127.0.0.1:9876", true),
+            (&["0.0.0.0:9875", "0.0.0.0:9876"], "127.0.0.1:9876", true),
+            (&["127.0.0.1:9876"], "127.0.0.2:9876", false),
+            (&["127.0.0.1:9877"], "127.0.0.1:9876", false),
+        ] {
+            let table = LiveTable {
+                listening: listening.iter().map(|it| (*it).to_owned()).collect(),
+                ..LiveTable::default()
+            };
+            let server: HostPort = asked.parse().expect("an address");
+            assert_eq!(table.is_of(&server), own, "{listening:?} for {asked}");
+            let url = usual_place(&server).expect("it is on this machine");
+            let note = table.of_another(&url, &server).expect("it says where it listens");
+            assert!(note.contains("http://127.0.0.1:9880 belongs to another server"), "{note}");
+            assert!(note.contains(listening[0]) && note.contains(asked), "{note}");
+        }
+        let (url, server) = ("a".parse().expect("a URL"), "a:1".parse().expect("an address"));
+        assert_eq!(LiveTable::default().of_another(&url, &server), None, "it does not say who it is");
     }
 
     #[test]

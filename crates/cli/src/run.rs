@@ -15,6 +15,7 @@ use crate::everywhere::Outcomes;
 use crate::exit::Exit;
 use crate::first::{First, NoAnswer};
 use crate::live_table::{LiveTable, details, query_text};
+use crate::sentences::sentences;
 use crate::{brokers, check, deletion, doctor, kv, permission, render, route, settings, topics};
 
 /// What a command has to say.
@@ -57,13 +58,12 @@ impl Report {
         text: impl Fn(&T) -> String,
     ) -> Self {
         match found {
-            Ok(found) => Self {
-                notes: found.failures.iter().map(ToString::to_string).collect(),
-                ..Self::data(shown(&found.value, output, text))
-            },
+            Ok(found) => {
+                Self { notes: sentences(&found.failures), ..Self::data(shown(&found.value, output, text)) }
+            }
             Err(error) => {
                 // Beside the one that answered, those that did not: they might have known.
-                let (exit, notes) = (error.exit(), error.untold().map(ToString::to_string).collect());
+                let (exit, notes) = (error.exit(), sentences(error.untold()));
                 Self { exit, notes, errors: vec![error.to_string()], ..Self::data(String::new()) }
             }
         }
@@ -80,7 +80,7 @@ impl Report {
         Self {
             data: shown(&rows, output, |rows| render::outcomes(rows, done)),
             notes: Vec::new(),
-            errors: rows.iter().filter_map(|row| row.message.clone()).collect(),
+            errors: outcomes.errors(),
             exit: outcomes.exit(),
         }
     }
@@ -117,7 +117,7 @@ pub async fn run(command: RemoteCommand) -> Report {
                 let add = brokers::Brokers::enrich;
                 let note = enrich(&mut found, admin.admin.as_ref(), "", caller.limit, add).await;
                 let empty = nothing(&found, &servers, "broker", |brokers| brokers.brokers.is_empty());
-                Report::first(found, output, render::brokers).with_note(note).with_note(empty)
+                Report::first(found, output, render::brokers).with_note(empty).with_note(note)
             })
             .await
         }
