@@ -89,9 +89,13 @@ fn source(arguments: &AgentArguments) -> anyhow::Result<Source> {
 
 /// The list in a file; `#` begins a remark.
 fn read_list(file: &Path) -> anyhow::Result<AddressList> {
-    let text = std::fs::read_to_string(file)
+    let content = std::fs::read(file)
         .with_context(|| format!("the list of name servers in {} cannot be read", file.display()))?;
-    match Source::parse_file(&text).with_context(|| format!("the list in {}", file.display()))? {
+    // Remarks may be in any encoding, and editors put a byte order mark in front.
+    let text = String::from_utf8_lossy(&content);
+    match Source::parse_file(text.trim_start_matches('\u{feff}'))
+        .with_context(|| format!("the list in {}", file.display()))?
+    {
         Source::List(list) => Ok(list),
         Source::AddressServer(server) => anyhow::bail!("the list in {} is {server}", file.display()),
     }
@@ -219,6 +223,8 @@ mod tests {
         std::fs::write(&file, "# production\na:9876; b:9876\n\nc:9876 # new\n").expect("a file");
         let list = read_list(&file).expect("a list");
         assert_eq!(list.to_string(), "a:9876;b:9876;c:9876");
+        std::fs::write(&file, b"\xef\xbb\xbfa:9876 # \xb6\xcb\xbf\xda\n").expect("a file");
+        assert_eq!(read_list(&file).expect("a list").to_string(), "a:9876");
         std::fs::write(&file, "# nobody\n").expect("a file");
         let error = format!("{:#}", read_list(&file).expect_err("no list"));
         assert!(error.contains("servers"), "{error}");

@@ -37,6 +37,7 @@ mod reply;
 mod requests;
 mod server;
 mod state;
+mod text;
 mod view;
 
 pub use metrics::Metrics;

@@ -137,6 +137,20 @@ pub enum Warning {
         /// The key that was probably meant.
         suggestion: Option<String>,
     },
+    /// A `.properties` file that is not UTF-8.
+    #[error(
+        "{}:{line}: byte {offset} is not UTF-8, so the file was read as Latin-1, as the Java server does; save it as UTF-8 if \
+         values have characters beyond ASCII",
+        path.display()
+    )]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first such byte, from 1.
+        line: usize,
+        /// Bytes before it.
+        offset: usize,
+    },
     /// Brokers may be removed although they live (decision 6).
     #[error(
         "brokerExpireMillis = {millis} is less than three heartbeats (90000): a broker that misses one is taken \

@@ -10,6 +10,7 @@ use waypost_rocketmq_wire::properties::{self, PropertiesError};
 
 use super::error::{Problem, Warning, short};
 use super::setting::{self, Setting};
+use crate::text::{self, Decoded, NotUtf8};
 
 /// Where a value comes from. Later ones of this list rank higher.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -153,36 +154,48 @@ impl Layer {
 
     /// The `-c` file, TOML or `.properties` by its name or else by its content.
     pub(crate) fn from_file(path: &Path, findings: &mut Findings) -> Self {
-        let Some(text) = read(path, findings) else { return Self::default() };
+        let content = match fs::read(path) {
+            Ok(content) => content,
+            Err(error) => {
+                findings.problems.push(unreadable(path, &error.to_string()));
+                return Self::default();
+            }
+        };
+        let Some(decoded) = decoded(path, &content, findings) else { return Self::default() };
         let shared: Arc<Path> = Arc::from(path);
         let at = |line| Source::File { path: Arc::clone(&shared), line };
-        if is_properties(path, &text) {
-            Self::from_properties(path, &text, at, findings)
-        } else {
-            Self::from_toml(path, &text, at, findings)
+        if is_properties(path, &decoded.text) {
+            if let Some(NotUtf8 { offset, line }) = decoded.not_utf8 {
+                findings.warnings.push(Warning::NotUtf8 { path: path.to_owned(), line, offset });
+            }
+            return Self::from_properties(path, &decoded.text, at, findings);
         }
+        if let Some(first) = decoded.not_utf8 {
+            findings.problems.push(no_toml(path, first, "TOML is UTF-8: save the file so"));
+            return Self::default();
+        }
+        Self::from_toml(path, &decoded.text, at, findings)
     }
 
     /// `runtime.toml`; a missing file says nothing. One that cannot be read is the error: the
     /// server starts all the same (C7), and must not write over it.
     pub(crate) fn from_runtime(path: &Path, findings: &mut Findings) -> Result<Self, String> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
+        let content = match fs::read(path) {
+            Ok(content) => content,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Ok(Self::default());
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let reason = "it is not UTF-8 text".to_owned();
-                let (path, line, next) = (path.to_owned(), 1, RUNTIME_REPAIR);
-                findings.problems.push(Problem::Syntax { path, line, reason, next });
                 return Ok(Self::default());
             }
             Err(error) => return Err(error.to_string()),
         };
+        let Some(decoded) = decoded(path, &content, findings) else { return Ok(Self::default()) };
+        if let Some(first) = decoded.not_utf8 {
+            findings.problems.push(no_toml(path, first, RUNTIME_REPAIR));
+            return Ok(Self::default());
+        }
         let shared: Arc<Path> = Arc::from(path);
         let layer = Self::from_toml(
             path,
-            &text,
+            &decoded.text,
             |line| Source::Runtime { path: Arc::clone(&shared), line },
             findings,
         );
@@ -308,22 +321,26 @@ fn unknown(from: Source, key: &str) -> Problem {
     Problem::UnknownKey { from, key: short(key), suggestion: setting::suggest(key) }
 }
 
-fn read(path: &Path, findings: &mut Findings) -> Option<String> {
-    let unreadable = |reason: String| Problem::Unreadable { path: path.to_owned(), reason };
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            findings.problems.push(unreadable(error.to_string()));
-            return None;
-        }
-    };
-    match String::from_utf8(bytes) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            findings.problems.push(unreadable(format!("it is not UTF-8 text (byte {valid})")));
+fn unreadable(path: &Path, reason: &str) -> Problem {
+    Problem::Unreadable { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+fn decoded<'a>(path: &Path, content: &'a [u8], findings: &mut Findings) -> Option<Decoded<'a>> {
+    match text::decode(content) {
+        Ok(decoded) => Some(decoded),
+        Err(utf16) => {
+            findings.problems.push(unreadable(path, &utf16.to_string()));
             None
         }
+    }
+}
+
+fn no_toml(path: &Path, NotUtf8 { offset, line }: NotUtf8, next: &'static str) -> Problem {
+    Problem::Syntax {
+        path: path.to_owned(),
+        line,
+        reason: format!("it is not UTF-8 text (byte {offset})"),
+        next,
     }
 }
 

@@ -361,7 +361,50 @@ mod problems {
         assert!(problem.starts_with("DIR/absent.toml: cannot be read: "), "{problem}");
         let world = World::new().file("c.toml", "");
         fs::write(world.file.as_ref().unwrap(), b"listenPort = \xff").unwrap();
-        assert!(world.problem().contains("it is not UTF-8 text (byte 13)"));
+        let problem = world.problem();
+        assert!(problem.starts_with("DIR/c.toml:1: it is not UTF-8 text (byte 13)"), "{problem}");
+    }
+
+    #[test]
+    fn a_properties_file_that_is_not_utf8_is_read_as_latin_1_with_a_warning() {
+        // "# 端口" in GBK.
+        let content = b"# \xb6\xcb\xbf\xda\nlistenPort=1234\nproductEnvName=\xfc\n";
+        for name in ["namesrv.properties", "namesrv.conf"] {
+            let world = World::new().file(name, "");
+            let file = world.file.clone().unwrap();
+            fs::write(&file, content).unwrap();
+            let configuration = world.loaded();
+            assert_eq!(configuration.settings().listen.port, 1234);
+            assert_eq!(lines(&configuration)["productEnvName"], "ü");
+            assert_eq!(
+                configuration.warnings(),
+                [Warning::NotUtf8 { path: file.clone(), line: 1, offset: 2 }]
+            );
+            let told = configuration.warnings()[0].to_string();
+            assert!(told.starts_with(&format!("{}:1: byte 2 is not UTF-8", file.display())), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        for (name, content) in [
+            ("c.properties", "\u{feff}listenPort=1234\nproductEnvName=端口\n"),
+            ("c.conf", "\u{feff}# 端口\r\nlistenPort=1234\r\n"),
+            ("c.toml", "\u{feff}listenPort = 1234\n"),
+        ] {
+            let world = World::new().file(name, content).runtime("\u{feff}enableTopicList = false\n");
+            let configuration = world.loaded();
+            assert_eq!(configuration.settings().listen.port, 1234, "{name}");
+            assert_eq!(configuration.warnings(), [], "{name}");
+            assert_eq!(lines(&configuration)["enableTopicList"], "false");
+        }
+    }
+
+    #[test]
+    fn a_file_in_utf_16_is_refused() {
+        let world = World::new().file("c.properties", "");
+        fs::write(world.file.as_ref().unwrap(), b"\xff\xfea\0=\0b\0").unwrap();
+        assert!(world.problem().contains("it is UTF-16 text"), "{}", world.problem());
     }
 
     #[test]
@@ -424,7 +467,7 @@ mod problems {
         assert!(problem.contains("remove the file"), "{problem}");
         let world = World::new().runtime("");
         fs::write(world.runtime_path(), b"\xff").unwrap();
-        assert!(world.problem().contains("it is not UTF-8 text; correct it, or remove the file"));
+        assert!(world.problem().contains("it is not UTF-8 text (byte 0); correct it, or remove the file"));
     }
 
     #[test]

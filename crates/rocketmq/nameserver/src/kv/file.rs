@@ -4,6 +4,7 @@ use waypost_rocketmq_wire::json::{JsonError, Reader, write_string};
 
 use super::load::DroppedEntry;
 use super::snapshot::KvSnapshot;
+use crate::text;
 
 /// The form has three levels; unknown members may nest somewhat deeper.
 const DEPTH: usize = 16;
@@ -25,17 +26,20 @@ impl From<JsonError> for KvDamage {
 }
 
 impl KvSnapshot {
-    /// Reads a file's content. Entries that no request could have made (A16: the original keeps a null
+    /// Reads a file's content, UTF-8 or else Latin-1. Entries that no request could have made (A16: the original keeps a null
     /// key and then fails on it) are dropped and reported.
     ///
     /// # Errors
     ///
     /// Anything that is no whole object with an object `configTable`.
     pub fn from_file_content(content: &[u8]) -> Result<(Self, Vec<DroppedEntry>), KvDamage> {
-        let text = std::str::from_utf8(content).map_err(|error| KvDamage {
-            offset: error.valid_up_to(),
-            reason: "this is not UTF-8 text".to_owned(),
-        })?;
+        let decoded =
+            text::decode(content).map_err(|utf16| KvDamage { offset: 0, reason: utf16.to_string() })?;
+        Self::from_file_text(&decoded.text)
+            .map_err(|damage| KvDamage { offset: decoded.source_offset(damage.offset), ..damage })
+    }
+
+    fn from_file_text(text: &str) -> Result<(Self, Vec<DroppedEntry>), KvDamage> {
         let mut reader = Reader::new(text, DEPTH);
         let mut table = Self::default();
         let mut dropped = Vec::new();
@@ -186,7 +190,7 @@ mod tests {
         let offset = |text: &[u8]| KvSnapshot::from_file_content(text).map(|_| ()).unwrap_err().offset;
         assert_eq!(offset(br#"{"configTable":{"ns":{"k":"v"}}} x"#), 33);
         assert_eq!(offset(br#"{"configTable":{"ns":{"k" "v"}}}"#), 26);
-        assert_eq!(offset(b"{\"configTable\":{\"\xff"), 17);
+        assert_eq!(offset(b"{\"configTable\":{\"\xff"), 18);
         assert_eq!(offset(b"{}"), 0);
         assert_eq!(offset(b"{\"configTable\":null}"), 0);
         assert_eq!(offset(b"[]"), 0);

@@ -10,6 +10,7 @@ use super::KvOptions;
 use super::error::KvOpenError;
 use super::file::KvDamage;
 use super::snapshot::KvSnapshot;
+use crate::text::{self, NotUtf8};
 
 /// An entry of the file that was not taken over.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,6 +58,7 @@ pub(crate) fn load(options: &KvOptions) -> Result<Loaded, KvOpenError> {
             Ok((table, dropped)) => {
                 loaded.table = table;
                 loaded.report.dropped = dropped;
+                loaded.report.warnings.extend(not_utf8(&path, &content));
                 if options.from_backup {
                     loaded.report.warnings.push(format!(
                         "{} is sound: its backup was not needed, remove --kv-from-backup",
@@ -106,7 +108,8 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 fn understand(path: &Path, content: &[u8]) -> Result<(KvSnapshot, Vec<DroppedEntry>), KvDamage> {
-    if !content.iter().all(u8::is_ascii_whitespace) {
+    let visible = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
+    if !visible.iter().all(u8::is_ascii_whitespace) {
         return KvSnapshot::from_file_content(content);
     }
     // The original writes in place: an empty file beside a backup with content was cut short.
@@ -116,6 +119,16 @@ fn understand(path: &Path, content: &[u8]) -> Result<(KvSnapshot, Vec<DroppedEnt
         }
         _ => Ok((KvSnapshot::default(), Vec::new())),
     }
+}
+
+/// What is to be said of a file that was read as Latin-1.
+fn not_utf8(path: &Path, content: &[u8]) -> Option<String> {
+    let NotUtf8 { offset, line } = text::decode(content).ok()?.not_utf8?;
+    Some(format!(
+        "{}:{line}: byte {offset} is not UTF-8, so the file was read as Latin-1; look at its values, the next change \
+         writes them as UTF-8",
+        path.display()
+    ))
 }
 
 fn how_to_start(path: &Path) -> String {
@@ -164,6 +177,7 @@ fn restore(path: &Path, damage: Option<&KvDamage>, loaded: &mut Loaded) -> Resul
         }
     }
     loaded.report.warnings.push(warning);
+    loaded.report.warnings.extend(not_utf8(&backup, &content));
     loaded.report.dropped = dropped;
     loaded.table = table;
     Ok(())

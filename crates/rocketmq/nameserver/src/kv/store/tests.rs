@@ -420,6 +420,41 @@ mod damaged {
     }
 
     #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        for (content, value) in [(format!("\u{feff}{GOOD}"), Some("good")), ("\u{feff}\r\n".to_owned(), None)]
+        {
+            let (_scratch, path) = files(Some(&content), None);
+            let (store, report) = KvStore::open(options(&path), Box::new(|_| {})).unwrap();
+            assert_eq!(store.snapshot().get("ns", "k"), value);
+            assert_eq!(report.warnings, [""; 0]);
+        }
+        let (_scratch, path) = files(Some(&format!("\u{feff}{TORN}")), None);
+        let text = KvStore::open(options(&path), Box::new(|_| {})).map(|_| ()).unwrap_err().to_string();
+        assert!(text.contains("is damaged at byte 32: "), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_utf8_is_read_as_latin_1_with_a_warning() {
+        let content = b"{\"configTable\":\n{\"ns\":{\"k\":\"gr\xfc\xdf\",\"l\":\"v\"}}}";
+        for of_backup in [false, true] {
+            let (_scratch, path) = files(of_backup.then_some(TORN), None);
+            let file = if of_backup { backup_of(&path) } else { path.clone() };
+            fs::write(&file, content).unwrap();
+            let options = KvOptions { from_backup: of_backup, ..options(&path) };
+            let (store, report) = KvStore::open(options, Box::new(|_| {})).unwrap();
+            assert_eq!(store.snapshot().get("ns", "k"), Some("grüß"));
+            let told = format!("{}:2: byte 30 is not UTF-8", file.display());
+            assert!(report.warnings.iter().any(|warning| warning.starts_with(&told)), "{report:?}");
+            put(&store, "ns", "l", "w").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), r#"{"configTable":{"ns":{"k":"grüß","l":"w"}}}"#);
+        }
+        let (_scratch, path) = files(None, None);
+        fs::write(&path, b"{\"configTable\":{\"\xfc\":[1]}}").unwrap();
+        let text = KvStore::open(options(&path), Box::new(|_| {})).map(|_| ()).unwrap_err().to_string();
+        assert!(text.contains("is damaged at byte 20: "), "bytes of the file are counted: {text}");
+    }
+
+    #[test]
     fn entries_that_were_dropped_are_reported_and_gone_after_the_next_change() {
         let (_scratch, path) =
             files(Some(r#"{"configTable":{"ORDER_TOPIC_CONFIG":{null:"a:8","t":"b:4"}}}"#), None);
