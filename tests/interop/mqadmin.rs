@@ -124,6 +124,34 @@ fn operators_see_what_they_saw_before() {
     }
 }
 
+#[test]
+fn values_that_properties_escape_are_shown() {
+    let text = "
+        A name server has values with backslashes, `\\u` and letters beyond ASCII. getNamesrvConfig of both versions shows
+        each. On the Java NameServer it ends with a null pointer at the `\\u`.
+    ";
+    let Some(stage) = Stage::open("mqadmin shows escaped values", JAVA_TOOLS, text) else { return };
+    if !stage.program.is_waypost() {
+        return;
+    }
+    let values = [("onePath", r"C:\\users\\temp", r"C:\users\temp"), ("oneWord", r"sch\u00f6n", "schön")];
+    let mut settings = Settings::new().with("bindAddress", "127.0.0.1");
+    for (key, written, _) in values {
+        settings.set(key, written);
+    }
+    let server = stage.name_server(&settings);
+    for version in [Version::V5, Version::V4] {
+        let mut admin = stage.mqadmin(version);
+        let text = admin.run(&["getNamesrvConfig", "-n", &server.address().to_string()]).text;
+        for (key, _, value) in values {
+            let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{text}"));
+            let shown = line.split_once('=').map(|(_, shown)| shown.trim());
+            assert_eq!(shown, Some(value), "mqadmin {version}: {line}");
+        }
+        stage.story.step(format_args!("mqadmin {version} shows the values"));
+    }
+}
+
 /// Runs every command of both versions against a `program` with brokers of its own.
 fn transcript(stage: &Stage, program: &Program) -> Vec<Shown> {
     let settings = Settings::new().with("bindAddress", "127.0.0.1");

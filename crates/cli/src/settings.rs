@@ -32,7 +32,7 @@ pub async fn get(caller: &Caller, servers: &Servers, key: Option<&str>) -> Resul
         let answer = answer.success(&server)?;
         let text =
             std::str::from_utf8(&answer.body).map_err(|_| CallError::malformed(&server, Fault::Text))?;
-        let mut settings = lines(text);
+        let mut settings: BTreeMap<_, _> = properties::read_answer(text).into_iter().collect();
         if let Some(key) = key {
             settings.retain(|known, _| known == key);
             if settings.is_empty() {
@@ -56,22 +56,4 @@ pub async fn set(caller: &Caller, servers: &Servers, pairs: &[(String, String)])
         caller.call(&server, question).await?.success(&server).map(drop)
     })
     .await
-}
-
-/// `key=value` lines whose values are raw: the originals escape nothing there (spec 4.4).
-fn lines(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lines;
-
-    #[test]
-    fn values_are_taken_as_they_are() {
-        let settings = lines("a=1\npath=C:\\rocketmq\nlist=a;b=c\n\nnonsense\nempty=\n");
-        let pairs: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        assert_eq!(pairs, [("a", "1"), ("empty", ""), ("list", "a;b=c"), ("path", "C:\\rocketmq")]);
-    }
 }

@@ -1,5 +1,7 @@
 //! Java `.properties` texts: the body of the configuration requests 318 and 319, and the files of the originals.
 
+use std::fmt::Write as _;
+
 use thiserror::Error;
 
 /// Why a text is not a `.properties` text.
@@ -45,13 +47,36 @@ pub fn parse(text: &str) -> Result<Vec<(String, String)>, PropertiesError> {
     Ok(pairs)
 }
 
-/// Appends one `key=value` line to `out`, escaped so that [`parse`] reads the same pair. Characters beyond ASCII
-/// stay as they are.
+/// Appends one `key=value` line to `out`, escaped so that [`parse`] reads the same pair.
+///
+/// What is not printable ASCII becomes `\uXXXX`: admin tools give the bytes of a 319 to `java.util.Properties`, which
+/// takes them for Latin-1. No short escape but `\\` and a space is written, so that [`read_answer`] can tell these
+/// texts from raw ones.
 pub fn write(out: &mut String, key: &str, value: &str) {
     escape(out, key, true);
     out.push('=');
     escape(out, value, false);
     out.push('\n');
+}
+
+/// The pairs of the answer to 319 (spec 4.4), whether its server escapes as [`write()`] does or nothing, as the originals.
+///
+/// A text is escaped if [`write()`] would make the same text of what [`parse`] reads in it. So `C:\rocketmq` is taken as
+/// it is; what is mistaken is a raw text whose every backslash happens to begin an escape that [`write()`] makes, such as
+/// `C:\\rocketmq`. Lines without `=` are left out of raw texts.
+#[must_use]
+pub fn read_answer(text: &str) -> Vec<(String, String)> {
+    if let Ok(pairs) = parse(text) {
+        let mut again = String::with_capacity(text.len());
+        for (key, value) in &pairs {
+            write(&mut again, key, value);
+        }
+        if again == text {
+            return pairs;
+        }
+    }
+    let raw = text.lines().filter_map(|line| line.split_once('='));
+    raw.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn is_space(character: char) -> bool {
@@ -130,23 +155,25 @@ fn escape(out: &mut String, text: &str, key: bool) {
     for (index, character) in text.char_indices() {
         match character {
             '\\' => out.push_str("\\\\"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\u{c}' => out.push_str("\\f"),
             ' ' if key || index == 0 => out.push_str("\\ "),
             '=' | ':' | '#' | '!' if key => {
                 out.push('\\');
                 out.push(character);
             }
-            other => out.push(other),
+            ' '..='~' => out.push(character),
+            other => {
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    // Writing to a text cannot fail.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PropertiesError, parse, write};
+    use super::{PropertiesError, parse, read_answer, write};
 
     fn pairs(text: &str) -> Vec<(String, String)> {
         parse(text).unwrap()
@@ -212,5 +239,39 @@ mod tests {
         let mut text = String::new();
         write(&mut text, "kvConfigPath", "/home/rocketmq/namesrv/kvConfig.json");
         assert_eq!(text, "kvConfigPath=/home/rocketmq/namesrv/kvConfig.json\n");
+    }
+
+    #[test]
+    fn what_is_written_is_plain_ascii() {
+        let mut text = String::new();
+        write(&mut text, "sch\u{f6}n", "C:\\users\t\u{1f600} \u{85}");
+        assert_eq!(text, "sch\\u00f6n=C:\\\\users\\u0009\\ud83d\\ude00 \\u0085\n");
+    }
+
+    #[test]
+    fn answers_are_read_whether_their_server_escapes_or_not() {
+        let raw = "a=1\nempty=\nlist=a;b=c\npath=C:\\rocketmq\\temp\nschön=é\nspace= x\nusers=C:\\users\n";
+        let expected = [
+            pair("a", "1"),
+            pair("empty", ""),
+            pair("list", "a;b=c"),
+            pair("path", "C:\\rocketmq\\temp"),
+            pair("schön", "é"),
+            pair("space", " x"),
+            pair("users", "C:\\users"),
+        ];
+        assert_eq!(read_answer(raw), expected);
+        let mut escaped = String::new();
+        for (key, value) in &expected {
+            write(&mut escaped, key, value);
+        }
+        assert_ne!(escaped, raw);
+        assert_eq!(read_answer(&escaped), expected);
+        for path in
+            ["C:\\rocketmq", "C:\\temp", "C:\\new", "C:\\data", "C:\\u0041", "\\\\server\\share", "D:\\"]
+        {
+            assert_eq!(read_answer(&format!("path={path}\n")), [pair("path", path)]);
+        }
+        assert_eq!(read_answer("a=1\n\nnonsense\nb=2"), [pair("a", "1"), pair("b", "2")]);
     }
 }

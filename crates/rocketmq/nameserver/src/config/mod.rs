@@ -37,6 +37,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use waypost_rocketmq_wire::properties;
+
 pub use error::{ConfigError, Problem, Warning};
 pub use reference::{example_toml, reference_markdown};
 pub use source::Source;
@@ -225,9 +227,10 @@ impl Configuration {
         rows
     }
 
-    /// The body of 319 (spec 4.4): `key=value` lines sorted by key, raw values, keys without a
-    /// value left out, unknown keys of a `.properties` file included. The values of unknown keys
-    /// that look like a secret are masked: anybody may ask 319.
+    /// The body of 319 (spec 4.4): `key=value` lines sorted by key, keys without a value left out,
+    /// unknown keys of a `.properties` file included. Escaped as `java.util.Properties` reads it,
+    /// because mqadmin fails at a raw backslash. The values of unknown keys that look like a secret
+    /// are masked: anybody may ask 319.
     #[must_use]
     pub fn properties_text(&self) -> String {
         let mut lines = BTreeMap::new();
@@ -240,10 +243,7 @@ impl Configuration {
         }
         let mut text = String::new();
         for (key, value) in lines {
-            text.push_str(&key);
-            text.push('=');
-            text.push_str(&value);
-            text.push('\n');
+            properties::write(&mut text, &key, &value);
         }
         text
     }
@@ -379,13 +379,13 @@ fn open_beside_certificates(tls: &Tls) -> Option<Warning> {
     (tls.client_auth == ClientAuth::Require).then_some(Warning::PlainBesideClientAuth { mode, served })
 }
 
-/// The value of an unknown key as it may be shown: on one line, and masked if it looks secret.
+/// The value of an unknown key as it may be shown: masked if it looks secret.
 fn foreign_text(key: &str, text: &str) -> String {
     let key = key.to_lowercase();
     if ["password", "passwd", "secret", "token", "accesskey"].iter().any(|word| key.contains(word)) {
         return "******".to_owned();
     }
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.to_owned()
 }
 
 #[cfg(test)]

@@ -597,9 +597,21 @@ writeBufferLowWaterMark=0
     fn foreign_keys_keep_their_line_and_secrets_their_secret() {
         let world = World::new().file("c.properties", "my.key = a\\nlistenPort=1\nmyPassword = hunter2\n");
         let lines = lines(&world.loaded());
-        assert_eq!(lines["my.key"], "a listenPort=1");
+        assert_eq!(lines["my.key"], "a\\u000alistenPort=1");
         assert_eq!(lines["myPassword"], "******");
         assert_eq!(lines["listenPort"], "9876");
+    }
+
+    #[test]
+    fn values_are_escaped_so_that_mqadmin_shows_them() {
+        let file = "myPath = C:\\\\users\\\\temp\nmyWord = sch\\u00f6n\nmyTabs = \\ta\\tb\n";
+        let text = World::new().file("c.properties", file).loaded().properties_text();
+        assert!(text.contains("myPath=C:\\\\users\\\\temp\n"), "{text}");
+        let shown: BTreeMap<_, _> = properties::parse(&text).unwrap().into_iter().collect();
+        assert_eq!(shown["myPath"], "C:\\users\\temp");
+        assert_eq!(shown["myWord"], "sch\u{f6}n");
+        assert_eq!(shown["myTabs"], "\ta\tb");
+        assert_eq!(properties::read_answer(&text).into_iter().collect::<BTreeMap<_, _>>(), shown);
     }
 
     #[test]
