@@ -74,10 +74,7 @@ fn source_of(configuration: &Configuration, key: &str) -> Source {
 
 fn lines(configuration: &Configuration) -> BTreeMap<String, String> {
     let text = configuration.properties_text();
-    text.lines()
-        .map(|line| line.split_once('=').unwrap())
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .collect()
+    properties::parse(&text).unwrap().into_iter().collect()
 }
 
 mod sources {
@@ -597,7 +594,7 @@ writeBufferLowWaterMark=0
     fn foreign_keys_keep_their_line_and_secrets_their_secret() {
         let world = World::new().file("c.properties", "my.key = a\\nlistenPort=1\nmyPassword = hunter2\n");
         let lines = lines(&world.loaded());
-        assert_eq!(lines["my.key"], "a\\u000alistenPort=1");
+        assert_eq!(lines["my.key"], "a\nlistenPort=1");
         assert_eq!(lines["myPassword"], "******");
         assert_eq!(lines["listenPort"], "9876");
     }
