@@ -16,7 +16,6 @@ use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options, StartError};
-use waypost_rocketmq_agent::relay::RelayError;
 use waypost_rocketmq_nameserver::config::{LogFormat, LogLevel, Logs};
 use waypost_rocketmq_remoting::source::{Source, SourceError};
 
@@ -191,7 +190,7 @@ async fn follow(agent: &Agent, file: Option<PathBuf>, signals: &mut Signals) -> 
 /// What an error of the start does not say: the option, which the library does not know.
 fn with_next_step(error: StartError) -> anyhow::Error {
     match error {
-        StartError::State(_) | StartError::Relay(RelayError::State { .. }) => {
+        StartError::State(_) => {
             let option = options::given("--state", "WAYPOST_AGENT_STATE");
             anyhow::anyhow!("{error}; mend it, or give another folder with {option}")
         }

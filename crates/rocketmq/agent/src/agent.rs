@@ -31,7 +31,7 @@ use waypost_rocketmq_wire::frame::FrameLimits;
 
 use crate::metrics::Metrics;
 use crate::reads::Reads;
-use crate::relay::{Relay, RelayError, RelayOptions};
+use crate::relay::{Relay, RelayOptions};
 use crate::routes::Routes;
 use crate::saved::{self, SavedRoutes};
 use crate::session::{Connection, Shared};
@@ -80,7 +80,7 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// What was saved cannot be read.
+    /// There is no place for what has to survive the agent.
     #[error(transparent)]
     State(io::Error),
     /// It would be its own and only name server.
@@ -89,9 +89,6 @@ pub enum StartError {
          (programs of this machine have the agent in NAMESRV_ADDR, the agent itself must not)"
     )]
     Itself(SocketAddr),
-    /// What brokers said cannot be read.
-    #[error(transparent)]
-    Relay(#[from] RelayError),
     /// The discovery does not start.
     #[error(transparent)]
     Discovery(#[from] waypost_rocketmq_discovery::error::StartError),
@@ -120,7 +117,7 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// When an address, a thread or the saved state is not to be had.
+    /// When an address, a thread or the state folder is not to be had.
     pub fn start(options: Options) -> Result<Self, StartError> {
         if let Some(folder) = &options.state {
             // Not at the first write: who starts it should hear of it.
@@ -162,12 +159,7 @@ impl Agent {
                 ..defaults
             },
         )?;
-        let saved = match &options.state {
-            Some(folder) => {
-                Some(SavedRoutes::open(folder, &discovery).map(Arc::new).map_err(StartError::State)?)
-            }
-            None => None,
-        };
+        let saved = options.state.as_ref().map(|folder| Arc::new(SavedRoutes::open(folder, &discovery)));
         let pulse = Pulse::start(Clock::system()).map_err(StartError::Thread)?;
         let relay_options = RelayOptions {
             servers: servers.clone(),
@@ -175,7 +167,7 @@ impl Agent {
             pulse: pulse.clone(),
             state: options.state.clone(),
         };
-        let relay = Relay::start(relay_options, &tasks)?;
+        let relay = Relay::start(relay_options, &tasks);
         let shared = Arc::new(Shared {
             routes: Routes::new(discovery.clone()),
             reads: Reads::new(discovery.clone()),

@@ -20,6 +20,7 @@ mod reply;
 mod routes;
 mod saved;
 mod session;
+mod state_file;
 pub mod status;
 mod store;
 mod upkeep;

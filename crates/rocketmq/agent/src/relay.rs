@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use thiserror::Error;
 use waypost_net::clock::{Millis, Pulse};
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
@@ -41,20 +40,6 @@ pub struct RelayOptions {
     pub pulse: Pulse,
     /// A folder for what brokers said.
     pub state: Option<PathBuf>,
-}
-
-/// Why a relay does not start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RelayError {
-    /// What was saved cannot be read.
-    #[error("the saved brokers in {} cannot be read: {source}", folder.display())]
-    State {
-        /// The folder.
-        folder: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 /// How a broker of this machine stands. Times are milliseconds before now.
@@ -99,20 +84,12 @@ pub struct Relay {
 
 impl Relay {
     /// Starts on the current tokio runtime; brokers that were saved are spoken for as soon as their ports accept.
-    ///
-    /// # Errors
-    ///
-    /// [`RelayError::State`].
-    pub fn start(options: RelayOptions, tasks: &Tasks) -> Result<Self, RelayError> {
+    #[must_use]
+    pub fn start(options: RelayOptions, tasks: &Tasks) -> Self {
         let RelayOptions { servers, dialer, pulse, state } = options;
-        let store = state.as_ref().map(|folder| Store::new(folder.join("brokers")));
-        let saved = match (&store, state) {
-            (Some(store), Some(folder)) => {
-                store.load(&FrameLimits::default()).map_err(|source| RelayError::State { folder, source })?
-            }
-            _ => Vec::new(),
-        };
-        Ok(Self { desk: Desk::start(servers, dialer, store, saved, pulse, tasks) })
+        let store = state.map(|folder| Store::new(folder.join("brokers")));
+        let saved = store.as_ref().map(|store| store.load(&FrameLimits::default())).unwrap_or_default();
+        Self { desk: Desk::start(servers, dialer, store, saved, pulse, tasks) }
     }
 
     /// A frame of a broker (103, 104, 217, 322, 904). Gives the answer's frame; nothing if none is wanted.

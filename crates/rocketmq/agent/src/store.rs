@@ -13,10 +13,14 @@ use waypost_rocketmq_wire::frame::{FrameLimits, frame_length};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::outbox::Frame;
+use crate::state_file;
 
 const MAGIC: &[u8] = b"waypost-agent-broker 1\n";
 const SUM: usize = 8;
 const EXTENSION: &str = "broker";
+
+/// The largest file that is read: far more than the registrations of one broker.
+const FILE_MAX: u64 = 256 * 1024 * 1024;
 
 /// The folder with the files.
 #[derive(Clone, Debug)]
@@ -70,19 +74,11 @@ impl Store {
         absent_is_fine(fs::remove_file(self.path(address)))
     }
 
-    /// All files that are whole. Damaged ones are removed with a warning: their brokers come back by themselves.
-    ///
-    /// # Errors
-    ///
-    /// When the folder cannot be read; that there is none is no error.
-    pub(crate) fn load(&self, limits: &FrameLimits) -> io::Result<Vec<Saved>> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
+    /// All files that are whole. What cannot be read is told and left out, damaged files are removed: their brokers
+    /// come back by themselves.
+    pub(crate) fn load(&self, limits: &FrameLimits) -> Vec<Saved> {
         let mut saved = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
+        for path in self.entries() {
             if let Some(whole) = whole_of(&path) {
                 durable::remove_leftovers(&whole);
                 continue;
@@ -101,7 +97,27 @@ impl Store {
                 }
             }
         }
-        Ok(saved)
+        saved
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let unreadable = |error: &io::Error| {
+            tracing::warn!(
+                folder = %self.folder.display(), %error,
+                "saved brokers were left out: their folder cannot be read; mend it, or give another state folder"
+            );
+        };
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    unreadable(&error);
+                }
+                return Vec::new();
+            }
+            Ok(entries) => entries,
+        };
+        let readable = |entry: io::Result<fs::DirEntry>| entry.inspect_err(unreadable).ok();
+        entries.filter_map(readable).map(|entry| entry.path()).collect()
     }
 
     fn path(&self, address: &str) -> PathBuf {
@@ -129,7 +145,8 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
 
 fn read(path: &Path, limits: &FrameLimits) -> io::Result<Vec<Bytes>> {
     let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-    let mut content = Bytes::from(fs::read(path)?);
+    let content = state_file::read(path, FILE_MAX)?;
+    let mut content = Bytes::from(content.ok_or_else(|| damaged("it is gone"))?);
     if !content.starts_with(MAGIC) {
         return Err(damaged("it is no file of this format"));
     }
@@ -183,19 +200,18 @@ mod tests {
         let folder = Folder::new("order");
         let store = Store::new(folder.0.join("deep/brokers"));
         let limits = FrameLimits::default();
-        assert_eq!(store.load(&limits).unwrap(), []);
+        assert_eq!(store.load(&limits), []);
         let frames = [frame(1), frame(2)];
         store.save("10.0.0.1:10911", &frames).unwrap();
         store.save("10.0.0.2:10911", &frames[..1]).unwrap();
         store.save("10.0.0.2:10911", &frames[1..]).unwrap();
-        let mut loaded: Vec<Vec<Bytes>> =
-            store.load(&limits).unwrap().into_iter().map(|saved| saved.frames).collect();
+        let mut loaded: Vec<Vec<Bytes>> = store.load(&limits).into_iter().map(|saved| saved.frames).collect();
         loaded.sort_by_key(Vec::len);
         let [first, second] = frames.map(|frame| frame.bytes);
         assert_eq!(loaded, [vec![second.clone()], vec![first, second]]);
         store.remove("10.0.0.1:10911").unwrap();
         store.remove("10.0.0.1:10911").unwrap();
-        assert_eq!(store.load(&limits).unwrap().len(), 1);
+        assert_eq!(store.load(&limits).len(), 1);
     }
 
     #[test]
@@ -211,9 +227,20 @@ mod tests {
         fs::write(store.path("a:1"), &flipped).unwrap();
         fs::write(store.path("b:1"), &whole[..30]).unwrap();
         fs::create_dir(store.path("d:1")).unwrap();
-        assert_eq!(store.load(&FrameLimits::default()).unwrap().len(), 1);
+        fs::write(store.path("e:1"), "").unwrap();
+        std::os::unix::fs::symlink("/dev/zero", store.path("f:1")).unwrap();
+        assert_eq!(store.load(&FrameLimits::default()).len(), 1);
         assert!(!store.path("a:1").exists() && !store.path("b:1").exists());
     }
+
+    #[test]
+    fn a_file_in_place_of_the_folder_is_left_out() {
+        let folder = Folder::new("file");
+        fs::write(&folder.0, "no folder").unwrap();
+        assert_eq!(Store::new(folder.0.clone()).load(&FrameLimits::default()), []);
+        fs::remove_file(&folder.0).unwrap();
+    }
+
     #[test]
     fn what_a_killed_agent_began_to_write_is_removed() {
         let folder = Folder::new("begun");
@@ -226,7 +253,7 @@ mod tests {
         for file in [&begun, &foreign] {
             fs::write(file, "half").unwrap();
         }
-        assert_eq!(store.load(&FrameLimits::default()).unwrap().len(), 1);
+        assert_eq!(store.load(&FrameLimits::default()).len(), 1);
         assert!(!begun.exists() && foreign.exists());
     }
 }

@@ -203,6 +203,12 @@ async fn known_routes_survive_all_servers_and_the_agent() {
     broker.close(LONG).await;
     name_server.shutdown().await;
     first.shutdown().await;
+    // Damage beside what is whole does not stop the start.
+    let saved = folder.0.join("state/routes.tsv");
+    let mut routes = std::fs::read(&saved).expect("saved routes");
+    routes.extend_from_slice(b"U\xff\t1\t{}\n");
+    std::fs::write(&saved, routes).expect("written");
+    std::fs::write(folder.0.join("state/brokers"), "no folder").expect("written");
     // Its whole world is down when it starts.
     let second = agent(&servers, &folder);
     let began = Instant::now();
