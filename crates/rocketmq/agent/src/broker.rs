@@ -9,6 +9,7 @@ use waypost_rocketmq_remoting::endpoint::Endpoint;
 use waypost_rocketmq_wire::body::DataVersion;
 use waypost_rocketmq_wire::code::{request, response};
 
+use crate::fence::Fence;
 use crate::heard::{Beat, Identity, Registration, Table};
 use crate::outbox::{Cursor, Frame, Next, Outbox, ROUND_MAX, Topics};
 
@@ -59,6 +60,7 @@ pub(crate) struct Broker {
     pub(crate) version: Option<DataVersion>,
     /// The connection that carried its last frame.
     pub(crate) connection: Option<u64>,
+    fence: Fence,
     pub(crate) heard_at: Millis,
     /// It asks before it registers (`forceRegister=false`, part C 6), so it does not repeat its table.
     asks: bool,
@@ -83,6 +85,7 @@ impl Broker {
             identity,
             version: None,
             connection: None,
+            fence: Fence::default(),
             heard_at: now,
             asks: false,
             told_current: false,
@@ -120,8 +123,14 @@ impl Broker {
         now: Millis,
     ) {
         self.spoke(connection, now);
-        self.leaving = None;
         let (old, new) = (&self.identity, &registration.identity);
+        if self.leaving.take().is_some() || old.name != new.name {
+            // Another broker than the one that those connections carried.
+            self.fence = Fence::default();
+        }
+        if let Some(connection) = connection {
+            self.fence.bind(connection);
+        }
         if (&old.cluster, &old.name, old.id) != (&new.cluster, &new.name, new.id) {
             self.outbox.forget_state();
             self.servers.values_mut().for_each(|server| server.named = None);
@@ -144,6 +153,9 @@ impl Broker {
 
     /// The version to answer with, and whether it differs from the broker's.
     pub(crate) fn beat(&mut self, beat: &Beat, connection: u64, now: Millis) -> (bool, Option<DataVersion>) {
+        if self.connection.is_none() {
+            self.fence.bind(connection);
+        }
         self.spoke(Some(connection), now);
         self.asks |= beat.frame.code == request::QUERY_DATA_VERSION && !beat.frame.oneway;
         if self.leaving.is_none() {
@@ -152,6 +164,12 @@ impl Broker {
         let changed = self.version.is_none() || self.version != beat.version;
         self.told_current = !changed;
         (changed, self.version)
+    }
+
+    /// Whether a goodbye under this name that comes over this connection ends it, as a NameServer has it.
+    #[must_use]
+    pub(crate) fn is_ended_by(&self, name: &str, connection: u64) -> bool {
+        self.identity.name == name && !self.fence.is_older(connection)
     }
 
     /// Whether what it said may be said to servers: it would still speak for itself. What it said long ago is

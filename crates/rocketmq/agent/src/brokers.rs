@@ -239,9 +239,12 @@ impl Brokers {
         version_answer(changed, version)
     }
 
-    /// 104. What to wait for; `None` if there is no such broker.
-    pub(crate) fn leave(&mut self, leave: &Leave, now: Millis) -> Option<Pending> {
+    /// 104. What to wait for; `None` if it ends no broker: then no server may hear of it from here.
+    pub(crate) fn leave(&mut self, leave: &Leave, connection: u64, now: Millis) -> Option<Pending> {
         let broker = self.brokers.get_mut(&leave.address)?;
+        if !broker.is_ended_by(&leave.name, connection) {
+            return None;
+        }
         let number = broker.outbox.leave(leave.frame.clone(), now);
         broker.leaving = Some((number, now.after(LEAVE_MAX)));
         broker.version = None;
@@ -256,13 +259,15 @@ impl Brokers {
         now >= pending.until || broker.is_none_or(|broker| broker.all_took(pending.number))
     }
 
-    /// 217 on a connection; whether it is a broker's. If not, an operator sent it.
+    /// 217 on a connection; whether it is of a broker of this connection. If not, it says nothing about what is kept
+    /// here: an operator's, as far as the agent is concerned.
     pub(crate) fn topic(&mut self, topic: &Topic, connection: u64, now: Millis) -> bool {
         let of_connection = |broker: &&mut Broker| broker.connection == Some(connection);
         let hash = hash_of(&self.hasher, &topic.topic);
-        let mut own: Vec<&mut Broker> = self.brokers.values_mut().filter(of_connection).collect();
-        let at = own.iter().position(|broker| topic.brokers.contains(&broker.identity.name)).unwrap_or(0);
-        let Some(broker) = own.get_mut(at) else { return false };
+        let mut own = self.brokers.values_mut().filter(of_connection);
+        let Some(broker) = own.find(|broker| topic.brokers.contains(&broker.identity.name)) else {
+            return false;
+        };
         if broker.leaving.is_none() {
             broker.topic(topic.frame.clone(), hash, connection, now);
             let address = broker.identity.address.clone();

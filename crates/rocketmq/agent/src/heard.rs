@@ -75,6 +75,8 @@ pub(crate) struct Beat {
 pub(crate) struct Leave {
     /// Advertised address.
     pub address: String,
+    /// Broker name.
+    pub name: String,
     /// The frame.
     pub frame: Frame,
 }
@@ -239,9 +241,10 @@ fn beat(header: &Header<'_>, body: &[u8], kept: Frame, name: &str) -> Result<Bea
 
 fn leave(header: &Header<'_>, kept: Frame) -> Result<Leave, Box<Answer>> {
     const NAME: &str = "UNREGISTER_BROKER";
-    required(header, NAME, "brokerName")?;
+    let name = required(header, NAME, "brokerName")?.to_owned();
+    let address = required(header, NAME, "brokerAddr")?.to_owned();
     required(header, NAME, "clusterName")?;
-    Ok(Leave { address: required(header, NAME, "brokerAddr")?.to_owned(), frame: kept })
+    Ok(Leave { address, name, frame: kept })
 }
 
 fn topic(header: &Header<'_>, body: &[u8], kept: Frame) -> Result<Topic, Box<Answer>> {

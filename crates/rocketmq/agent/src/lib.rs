@@ -10,6 +10,7 @@ mod broker;
 mod brokers;
 mod changes;
 mod desk;
+mod fence;
 mod heard;
 mod metrics;
 mod outbox;

@@ -76,6 +76,24 @@ pub struct UpstreamStatus {
     pub error: Option<String>,
 }
 
+/// What became of a request of a broker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Relayed {
+    /// It was heard, or refused. The frame of the answer, empty if none is wanted.
+    Answered(Vec<u8>),
+    /// It changes nothing. The frame of the answer, which is a success.
+    Ignored(Vec<u8>),
+    /// It concerns no broker of this connection.
+    NotOfBroker,
+}
+
+/// An answer, or why there is none.
+enum Said {
+    Answer(Answer),
+    Ignored,
+    NotOfBroker,
+}
+
 /// Says to every name server what the brokers of this machine say. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Relay {
@@ -92,30 +110,38 @@ impl Relay {
         Self { desk: Desk::start(servers, dialer, store, saved, pulse, tasks) }
     }
 
-    /// A frame of a broker (103, 104, 217, 322, 904). Gives the answer's frame; nothing if none is wanted.
-    pub async fn request(&self, session: SessionId, peer: SocketAddr, frame: Bytes) -> Vec<u8> {
+    /// A frame of a broker (103, 104, 217, 322, 904).
+    pub(crate) async fn request(&self, session: SessionId, peer: SocketAddr, frame: Bytes) -> Relayed {
         let decoded = decode_frame(&frame, &self.desk.frame_limits);
         let encoding = match decoded {
             Ok(Some((frame, _))) => frame.encoding,
             _ => HeaderEncoding::Json,
         };
-        let (opaque, oneway, answer) = match Heard::decode(&frame, &self.desk.frame_limits) {
+        let (opaque, oneway, said) = match Heard::decode(&frame, &self.desk.frame_limits) {
             Ok(Some(heard)) => {
                 let (opaque, oneway) = (heard.frame().opaque, heard.frame().oneway);
-                (opaque, oneway, self.hear(session, heard).await.unwrap_or_else(|refusal| *refusal))
+                let said = self.hear(session, heard).await.unwrap_or_else(|refusal| Said::Answer(*refusal));
+                (opaque, oneway, said)
             }
-            Ok(None) => return Vec::new(),
+            Ok(None) => return Relayed::NotOfBroker,
             Err(refusal) => {
                 tracing::warn!(%peer, remark = refusal.remark, "a broker's request was refused");
                 let header = self.header_of(&frame);
-                (header.0, header.1, *refusal)
+                (header.0, header.1, Said::Answer(*refusal))
             }
         };
-        let mut bytes = Vec::new();
-        if !oneway {
-            answer.write(opaque, encoding, &mut bytes);
+        let write = |answer: &Answer| {
+            let mut bytes = Vec::new();
+            if !oneway {
+                answer.write(opaque, encoding, &mut bytes);
+            }
+            bytes
+        };
+        match said {
+            Said::Answer(answer) => Relayed::Answered(write(&answer)),
+            Said::Ignored => Relayed::Ignored(write(&reply::success())),
+            Said::NotOfBroker => Relayed::NotOfBroker,
         }
-        bytes
     }
 
     /// A program's connection ended.
@@ -147,27 +173,26 @@ impl Relay {
         self.desk.close(limit).await;
     }
 
-    async fn hear(&self, session: SessionId, heard: Heard) -> Result<Answer, Box<Answer>> {
-        match heard {
-            Heard::Registration(registration) => self.register(session, registration).await,
-            Heard::Beat(beat) => Ok(self.desk.change(|brokers, now| brokers.beat(&beat, session.0, now))),
+    async fn hear(&self, session: SessionId, heard: Heard) -> Result<Said, Box<Answer>> {
+        let answer = match heard {
+            Heard::Registration(registration) => self.register(session, registration).await?,
+            Heard::Beat(beat) => self.desk.change(|brokers, now| brokers.beat(&beat, session.0, now)),
             Heard::Leave(leave) => {
-                if let Some(pending) = self.desk.change(|brokers, now| brokers.leave(&leave, now)) {
-                    let has_left = |brokers: &crate::brokers::Brokers, now| {
-                        brokers.has_left(&pending, now).then_some(())
-                    };
-                    self.desk.wait_for(pending.until, has_left).await;
-                }
-                Ok(reply::success())
+                let pending = self.desk.change(|brokers, now| brokers.leave(&leave, session.0, now));
+                let Some(pending) = pending else { return Ok(Said::Ignored) };
+                let has_left =
+                    |brokers: &crate::brokers::Brokers, now| brokers.has_left(&pending, now).then_some(());
+                self.desk.wait_for(pending.until, has_left).await;
+                reply::success()
             }
             Heard::Topic(topic) => {
-                if self.desk.change(|brokers, now| brokers.topic(&topic, session.0, now)) {
-                    return Ok(reply::success());
+                if !self.desk.change(|brokers, now| brokers.topic(&topic, session.0, now)) {
+                    return Ok(Said::NotOfBroker);
                 }
-                let remark = "REGISTER_TOPIC_IN_NAMESRV: no broker has registered over this connection";
-                Err(Box::new(reply::error(remark)))
+                reply::success()
             }
-        }
+        };
+        Ok(Said::Answer(answer))
     }
 
     async fn register(&self, session: SessionId, registration: Registration) -> Result<Answer, Box<Answer>> {

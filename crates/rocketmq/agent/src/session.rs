@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use waypost_net::clock::Pulse;
 use waypost_net::session::{Answer, FrameBytes, Protocol, Step};
 use waypost_rocketmq_access::access::{AccessPolicy, Permits};
@@ -17,7 +18,7 @@ use waypost_rocketmq_wire::route_query::RouteQuery;
 use crate::changes;
 use crate::metrics::Metrics;
 use crate::reads::{Reads, is_read};
-use crate::relay::{Relay, SessionId};
+use crate::relay::{Relay, Relayed, SessionId};
 use crate::remark;
 use crate::reply;
 use crate::routes::{Routes, Waiting};
@@ -35,6 +36,25 @@ pub(crate) struct Shared {
     pub(crate) limits: FrameLimits,
     pub(crate) access: AccessPolicy,
     pub(crate) audit: Audit,
+}
+
+impl Shared {
+    /// Puts a write of an operator to every server; the frame of the answer.
+    async fn put(&self, peer: SocketAddr, frame: &Bytes, write: Write) -> Vec<u8> {
+        let Write { opaque, encoding, oneway, deletes } = write;
+        let accepted = || {
+            if let Some((topic, cluster)) = &deletes {
+                self.relay.topic_deleted(topic, cluster.as_deref());
+            }
+        };
+        let answer = self.writes.put(frame.clone(), opaque, accepted).await;
+        changes::log(&self.audit, peer, frame, &self.limits, &answer);
+        let mut bytes = Vec::new();
+        if !oneway {
+            answer.write(opaque, encoding, &mut bytes);
+        }
+        bytes
+    }
 }
 
 /// The protocol side of one connection.
@@ -79,14 +99,20 @@ impl Connection {
     }
 
     /// `is_change`: what the audit log tells, other than the registrations that come every 30 s.
-    fn relay(&self, bytes: FrameBytes<'_>, is_change: bool) -> Step {
+    fn relay(&self, bytes: FrameBytes<'_>, write: Write, is_change: bool) -> Step {
         let (shared, id, peer) = (Arc::clone(&self.shared), self.id, self.peer);
         let frame = bytes.keep();
         Step::Wait(Box::pin(async move {
-            let bytes = shared.relay.request(id, peer, frame.bytes.clone()).await;
-            if is_change {
-                changes::log_framed(&shared.audit, peer, &frame.bytes, &shared.limits, &bytes);
-            }
+            let bytes = match shared.relay.request(id, peer, frame.bytes.clone()).await {
+                Relayed::Answered(bytes) => {
+                    if is_change {
+                        changes::log_framed(&shared.audit, peer, &frame.bytes, &shared.limits, &bytes);
+                    }
+                    bytes
+                }
+                Relayed::Ignored(bytes) => bytes,
+                Relayed::NotOfBroker => shared.put(peer, &frame.bytes, write).await,
+            };
             drop(frame);
             Answer { bytes, close: None }
         }))
@@ -96,18 +122,7 @@ impl Connection {
         let (shared, peer) = (Arc::clone(&self.shared), self.peer);
         let frame = bytes.keep();
         Step::Wait(Box::pin(async move {
-            let Write { opaque, encoding, oneway, deletes } = write;
-            let accepted = || {
-                if let Some((topic, cluster)) = &deletes {
-                    shared.relay.topic_deleted(topic, cluster.as_deref());
-                }
-            };
-            let answer = shared.writes.put(frame.bytes.clone(), opaque, accepted).await;
-            changes::log(&shared.audit, peer, &frame.bytes, &shared.limits, &answer);
-            let mut bytes = Vec::new();
-            if !oneway {
-                answer.write(opaque, encoding, &mut bytes);
-            }
+            let bytes = shared.put(peer, &frame.bytes, write).await;
             Answer { bytes, close: None }
         }))
     }
@@ -228,7 +243,7 @@ impl Protocol for Connection {
         let write = Write { opaque, encoding, oneway, deletes: deleted_topic(&header) };
         drop(header);
         let is_change = is_write(code) || code == request::UNREGISTER_BROKER;
-        if self.for_relay(code) { self.relay(bytes, is_change) } else { self.put(bytes, write) }
+        if self.for_relay(code) { self.relay(bytes, write, is_change) } else { self.put(bytes, write) }
     }
 
     fn batch_done(&mut self, _read_at: u64, _now: u64) {}

@@ -65,12 +65,16 @@ impl Says<'_> {
     }
 
     fn to(&self, brokers: &mut Brokers, now: u64) -> Result<Pending, Box<Answer>> {
+        self.over(CONNECTION, brokers, now)
+    }
+
+    fn over(&self, connection: u64, brokers: &mut Brokers, now: u64) -> Result<Pending, Box<Answer>> {
         let registration = self.registration();
         let table = brokers.known_table(&registration).map_or_else(
             || registration.table(&FrameLimits::default(), &BodyLimits::default(), &brokers.hasher()),
             Ok,
         )?;
-        brokers.register(&registration, table, CONNECTION, at(now))
+        brokers.register(&registration, table, connection, at(now))
     }
 }
 
@@ -355,7 +359,7 @@ fn a_broker_that_comes_back_over_another_connection_stays() {
 fn leaving_goes_to_all_and_is_answered_after_all_or_1_s() {
     let mut brokers = registered();
     take_all(&mut brokers, 1, &accepted(&[], b""), 0);
-    let pending = brokers.leave(&goodbye(), at(100)).expect("it is known");
+    let pending = brokers.leave(&goodbye(), CONNECTION, at(100)).expect("it is known");
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 110), [104]);
     assert!(!brokers.has_left(&pending, at(1_099)), "server 2 hangs");
     assert!(brokers.has_left(&pending, at(1_100)));
@@ -365,18 +369,61 @@ fn leaving_goes_to_all_and_is_answered_after_all_or_1_s() {
     assert!(brokers.has_left(&pending, at(1_300)));
     brokers.tick(at(1_400));
     assert!(brokers.take_effects().contains(&Effect::End(MASTER.into())));
-    assert_eq!(brokers.leave(&goodbye(), at(1_500)), None, "there is no such broker any more");
+    assert_eq!(brokers.leave(&goodbye(), CONNECTION, at(1_500)), None, "there is no such broker any more");
 }
 
 #[test]
 fn a_broker_that_registers_after_leaving_stays() {
     let mut brokers = registered();
-    brokers.leave(&goodbye(), at(100));
+    brokers.leave(&goodbye(), CONNECTION, at(100));
     SAYS.to(&mut brokers, 200).expect("accepted");
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 300), [104, 103]);
     assert_eq!(take_all(&mut brokers, 2, &accepted(&[], b""), 300), [104, 103]);
     brokers.tick(at(50_000));
     assert!(brokers.broker(MASTER).is_some());
+}
+
+#[test]
+fn a_goodbye_under_another_name_ends_nobody() {
+    let mut brokers = registered();
+    take_all(&mut brokers, 1, &accepted(&[], b""), 0);
+    let foreign = Leave { name: "broker-b".into(), ..goodbye() };
+    assert_eq!(brokers.leave(&foreign, CONNECTION, at(100)), None);
+    assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 110), [], "no server hears of it");
+    assert_eq!(brokers.frames(MASTER).len(), 1);
+    brokers.tick(at(1_000));
+    assert!(brokers.broker(MASTER).is_some());
+}
+
+#[test]
+fn a_goodbye_over_an_older_connection_is_ignored() {
+    let mut brokers = registered();
+    SAYS.over(CONNECTION + 1, &mut brokers, 10).expect("accepted");
+    assert_eq!(brokers.leave(&goodbye(), CONNECTION, at(100)), None);
+    assert_eq!(brokers.frames(MASTER).len(), 1);
+    // It has never carried the broker: nobody knows that it is older.
+    assert!(brokers.leave(&goodbye(), CONNECTION + 2, at(200)).is_some());
+}
+
+#[test]
+fn a_connection_is_older_only_once_another_has_registered_the_broker_or_outlived_it() {
+    let mut brokers = registered();
+    brokers.beat(&beat(1, true), CONNECTION + 1, at(10));
+    assert!(brokers.broker(MASTER).expect("known").is_ended_by("broker-a", CONNECTION));
+    brokers.connection_lost(CONNECTION + 1, at(20));
+    brokers.beat(&beat(1, true), CONNECTION + 2, at(30));
+    let broker = brokers.broker(MASTER).expect("known");
+    assert!(!broker.is_ended_by("broker-a", CONNECTION));
+    assert!(broker.is_ended_by("broker-a", CONNECTION + 2));
+}
+
+#[test]
+fn another_broker_at_the_address_has_no_older_connections() {
+    let mut brokers = registered();
+    SAYS.over(CONNECTION + 1, &mut brokers, 10).expect("accepted");
+    brokers.leave(&goodbye(), CONNECTION + 1, at(20)).expect("it is known");
+    SAYS.over(CONNECTION + 2, &mut brokers, 30).expect("accepted");
+    assert!(brokers.leave(&goodbye(), CONNECTION, at(40)).is_some(), "as a NameServer has it");
 }
 
 #[test]
@@ -419,18 +466,38 @@ fn another_role_makes_what_was_said_before_superfluous() {
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 20), [103]);
 }
 
+/// A registration of a topic alone, with queues on these brokers.
+fn alone(brokers: &[&str]) -> Topic {
+    let queues = |name: &&str| QueueData { broker_name: (*name).to_owned(), ..QueueData::default() };
+    let mut body = Vec::new();
+    if !brokers.is_empty() {
+        let queue_datas = brokers.iter().map(queues).collect();
+        let route = TopicRouteData { queue_datas, ..TopicRouteData::default() };
+        route.encode(waypost_rocketmq_wire::body::Dialect::Standard, &mut body);
+    }
+    let bytes = frame(request::REGISTER_TOPIC_IN_NAMESRV, &[("topic", "d")], &body, false);
+    match heard(&bytes) {
+        Ok(Heard::Topic(topic)) => topic,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_single_topic_registration_is_passed_on_for_the_broker_of_its_connection_only() {
-    let queues = QueueData { broker_name: "broker-a".into(), ..QueueData::default() };
-    let mut body = Vec::new();
-    let route = TopicRouteData { queue_datas: vec![queues], ..TopicRouteData::default() };
-    route.encode(waypost_rocketmq_wire::body::Dialect::Standard, &mut body);
-    let bytes = frame(request::REGISTER_TOPIC_IN_NAMESRV, &[("topic", "new")], &body, false);
-    let Ok(Heard::Topic(topic)) = heard(&bytes) else { panic!("it is well formed") };
     let mut brokers = registered();
-    assert!(!brokers.topic(&topic, CONNECTION + 1, at(0)), "an operator sent it");
-    assert!(brokers.topic(&topic, CONNECTION, at(0)));
+    assert!(!brokers.topic(&alone(&["broker-a"]), CONNECTION + 1, at(0)), "an operator sent it");
+    assert!(brokers.topic(&alone(&["broker-a"]), CONNECTION, at(0)));
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 0), [103, 217]);
+}
+
+#[test]
+fn queues_of_other_brokers_replace_nothing_that_a_broker_said_of_the_topic() {
+    let mut brokers = registered();
+    Says { topics: "d", counter: 2, ..SAYS }.to(&mut brokers, 10).expect("accepted");
+    for names in [&[][..], &["broker-b"]] {
+        assert!(!brokers.topic(&alone(names), CONNECTION, at(20)), "{names:?}");
+    }
+    assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 30), [103, 103]);
 }
 
 #[test]

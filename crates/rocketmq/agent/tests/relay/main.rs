@@ -5,6 +5,7 @@
 )]
 
 mod deletion;
+mod goodbye;
 mod java;
 mod path;
 mod world;

@@ -166,6 +166,11 @@ impl Broker {
         self.connection.take().expect("connected").close();
     }
 
+    /// Its connection, which stays open, for the caller.
+    pub(crate) fn take_connection(&mut self) -> Connection {
+        self.connection.take().expect("connected")
+    }
+
     /// A new connection to this agent.
     pub(crate) async fn connect(&mut self, agent: SocketAddr) {
         self.agent = agent;
