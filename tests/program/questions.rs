@@ -1,8 +1,11 @@
 //! Commands that read.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::harness::{DeadPort, Server, ask, one_answer, silent_server};
+use waypost_testkit::peers::poll_until;
+
+use crate::harness::{DEADLINE, DeadPort, Server, ask, one_answer, silent_server};
 
 fn broker(server: &Server) -> std::net::TcpStream {
     server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"])
@@ -294,5 +297,51 @@ fn servers_that_say_the_same_are_told_in_one_sentence() {
         let told = ask(&format!("{command} -n {};{}", dead[0].address(), dead[1].address()));
         let expected = format!(" (the same goes for {})", dead[1].address());
         assert!(told.sentence().ends_with(&expected), "{command}: {}", told.err);
+    }
+}
+
+#[test]
+fn an_unknown_topic_is_told_with_the_nearest_names() {
+    let (first, second) = (Server::start(&[]), Server::start(&[]));
+    let _brokers = [
+        first.register("a", "127.0.0.1:10911", &["OrderTopic", "Stock"]),
+        second.register("b", "127.0.0.1:10912", &["OrderTopics", "Stock"]),
+    ];
+    // The list may come too late on a busy machine, and then there is no question.
+    let asked = poll_until(DEADLINE, || {
+        let told = ask(&format!("route OrdreTopic -n {};{}", first.address, second.address));
+        assert_eq!(told.code, 1, "{}", told.err);
+        told.sentence().ends_with("; did you mean \"OrderTopic\" or \"OrderTopics\"?").then_some(())
+    });
+    assert!(asked.is_some(), "no names are told");
+    let told = first.ask("route Nope");
+    assert!(!told.sentence().contains("did you mean"), "{}", told.err);
+}
+
+#[test]
+fn a_long_or_late_list_of_topics_holds_up_no_answer() {
+    let unknown = br#"{"code":17,"flag":1,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":479}"#;
+    for list in [&[][..], &[0x7f, 0xff, 0xff, 0xff], &[0, 0x20, 0, 0]] {
+        let (listener, address) = silent_server();
+        let server = std::thread::spawn(move || {
+            let mut answer = u32::try_from(unknown.len() + 4).expect("short").to_be_bytes().to_vec();
+            answer.extend(u32::try_from(unknown.len()).expect("short").to_be_bytes());
+            answer.extend(unknown);
+            let mut held = Vec::new();
+            for bytes in [&answer, list] {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let mut question = [0; 4_096];
+                assert!(stream.read(&mut question).expect("a question") > 0);
+                stream.write_all(bytes).expect("written");
+                held.push(stream);
+            }
+            held
+        });
+        let before = Instant::now();
+        let told = ask(&format!("route T -n {address} --timeout 60s"));
+        let _held = server.join().expect("it answers");
+        assert_eq!(told.code, 1, "{}", told.err);
+        assert!(told.sentence().contains("has no route"), "{}", told.err);
+        assert!(before.elapsed() < Duration::from_secs(30), "{:?}", before.elapsed());
     }
 }

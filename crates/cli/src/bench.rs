@@ -232,7 +232,7 @@ fn flow(stop: &Stop) -> ControlFlow<()> {
 async fn topics_for(arguments: &LookupArguments, server: &HostPort) -> Result<Vec<String>, Failure> {
     let mut topics = arguments.topics.clone();
     if topics.is_empty() {
-        let caller = Caller { dialer: Dialer::default(), limit: TOPICS_LIMIT };
+        let caller = Caller::new(Dialer::default(), TOPICS_LIMIT);
         let found = topics::ask(&caller, &Servers::one(server.clone()), None).await;
         let failure = |error: crate::first::NoAnswer| Failure {
             unreachable: error.exit() == Exit::Unreachable,

@@ -18,13 +18,13 @@ use waypost_rocketmq_wire::properties::PropertiesError;
 
 use crate::render::plain;
 
-/// The largest answer that is taken, in bytes. A list of two million topics needs a tenth of it.
+/// The largest answer that is taken unless less is wanted, in bytes. A list of two million topics needs a tenth of it.
 const ANSWER_MAX: usize = 512 * 1024 * 1024;
 
 /// The namespace that `kv list` lists unless another is named: that of order configurations.
 pub(crate) const DEFAULT_NAMESPACE: &str = "ORDER_TOPIC_CONFIG";
 
-/// How every answer of an HTTP server begins. As the length of a frame it is above [`ANSWER_MAX`].
+/// How every answer of an HTTP server begins. As the length of a frame it is above any maximum.
 const HTTP: &[u8] = b"HTTP";
 
 /// The number of the one question of a connection.
@@ -294,16 +294,24 @@ pub struct Caller {
     pub dialer: Dialer,
     /// From the first packet to the last byte of the answer.
     pub limit: Duration,
+    /// The largest answer that is taken, in bytes; a larger one is [`CallError::Malformed`].
+    pub answer_max: usize,
 }
 
 impl Caller {
+    /// One that takes answers of any reasonable size.
+    #[must_use]
+    pub fn new(dialer: Dialer, limit: Duration) -> Self {
+        Self { dialer, limit, answer_max: ANSWER_MAX }
+    }
+
     /// Sends `request` to `server` and waits for the answer. Cancel safe: the connection is dropped.
     ///
     /// # Errors
     ///
     /// [`CallError::Unanswered`] or [`CallError::Malformed`]; what the answer says is up to the caller.
     pub async fn call(&self, server: &HostPort, request: Request<'_>) -> Result<Answer, CallError> {
-        let exchange = async { Channel::open(&self.dialer, server, self.limit).await?.ask(request).await };
+        let exchange = async { Channel::open(self, server).await?.ask(request).await };
         let silent = || CallError::Unanswered {
             server: server.clone(),
             reason: Reason::Silent { server: server.clone(), limit: self.limit },
@@ -320,15 +328,17 @@ struct Channel {
     server: HostPort,
     stream: Stream,
     received: Vec<u8>,
+    answer_max: usize,
 }
 
 impl Channel {
-    async fn open(dialer: &Dialer, server: &HostPort, limit: Duration) -> Result<Self, CallError> {
-        let stream = dialer
-            .dial(server, limit)
+    async fn open(caller: &Caller, server: &HostPort) -> Result<Self, CallError> {
+        let stream = caller
+            .dialer
+            .dial(server, caller.limit)
             .await
             .map_err(|error| CallError::Unanswered { server: server.clone(), reason: Reason::Dial(error) })?;
-        Ok(Self { server: server.clone(), stream, received: Vec::new() })
+        Ok(Self { server: server.clone(), stream, received: Vec::new(), answer_max: caller.answer_max })
     }
 
     /// Sends `request` and waits for its answer; there is no limit of time.
@@ -351,7 +361,7 @@ impl Channel {
 
     /// Takes whole frames from the front of what was received until one answers the question.
     fn take_answer(&mut self) -> Result<Option<Answer>, CallError> {
-        let limits = FrameLimits { frame_max: ANSWER_MAX, ..FrameLimits::default() };
+        let limits = FrameLimits { frame_max: self.answer_max, ..FrameLimits::default() };
         if self.received.starts_with(HTTP) {
             return Err(CallError::malformed(&self.server, Fault::Http));
         }

@@ -13,7 +13,7 @@
 //!
 //! # async fn ask() -> Result<(), Box<dyn std::error::Error>> {
 //! let servers: Servers = "name-a:9876;name-b:9876".parse()?;
-//! let caller = Caller { dialer: Dialer::default(), limit: Duration::from_secs(3) };
+//! let caller = Caller::new(Dialer::default(), Duration::from_secs(3));
 //! let found = route::ask(&caller, &servers, "TopicTest").await?;
 //! print!("{}", waypost_cli::render::route(&found.value));
 //! # Ok(()) }
@@ -43,6 +43,7 @@ pub mod first;
 pub mod kv;
 pub mod live_table;
 pub mod manual;
+pub mod nearest;
 pub mod permission;
 pub mod register;
 pub mod render;

@@ -15,6 +15,7 @@ use crate::everywhere::Outcomes;
 use crate::exit::Exit;
 use crate::first::{First, NoAnswer};
 use crate::live_table::{LiveTable, details, query_text};
+use crate::nearest::did_you_mean;
 use crate::sentences::sentences;
 use crate::{brokers, check, deletion, doctor, kv, permission, render, route, settings, topics};
 
@@ -85,6 +86,15 @@ impl Report {
         }
     }
 
+    /// Adds a question to the last error.
+    fn with_question(mut self, question: Option<String>) -> Self {
+        if let (Some(error), Some(question)) = (self.errors.last_mut(), question) {
+            error.push_str("; ");
+            error.push_str(&question);
+        }
+        self
+    }
+
     fn with_note(mut self, note: Option<String>) -> Self {
         self.notes.extend(note);
         self
@@ -107,7 +117,11 @@ pub async fn run(command: RemoteCommand) -> Report {
                 let query = format!("topic={}", query_text(&topic));
                 let add = route::Route::enrich;
                 let note = enrich(&mut found, admin.admin.as_ref(), &query, caller.limit, add).await;
-                Report::first(found, output, render::route).with_note(note)
+                let question = match &found {
+                    Ok(_) => None,
+                    Err(error) => did_you_mean(&caller, &topic, error).await,
+                };
+                Report::first(found, output, render::route).with_note(note).with_question(question)
             })
             .await
         }
@@ -250,7 +264,7 @@ async fn with_caller(servers: &ServerArguments, command: impl AsyncFnOnce(Caller
 }
 
 fn caller(servers: &ServerArguments) -> Result<Caller, Report> {
-    Ok(Caller { dialer: dialer(&servers.tls)?, limit: servers.timeout })
+    Ok(Caller::new(dialer(&servers.tls)?, servers.timeout))
 }
 
 /// Opens connections that are protected as asked.

@@ -47,6 +47,12 @@ impl Servers {
         Self { list: AddressList::from_iter([server]) }
     }
 
+    /// Those of a list, if there are any.
+    #[must_use]
+    pub fn of(list: AddressList) -> Option<Self> {
+        (!list.addresses().is_empty()).then_some(Self { list })
+    }
+
     /// The servers.
     #[must_use]
     pub fn addresses(&self) -> &[HostPort] {

@@ -1,8 +1,10 @@
 //! Lists of topics.
 
 use serde::Serialize;
+use waypost_net::address::HostPort;
 use waypost_rocketmq_wire::body::TopicList;
 use waypost_rocketmq_wire::code::request;
+use waypost_rocketmq_wire::message::Request;
 
 use crate::brokers::cluster_info;
 use crate::call::{CallError, Caller, Missing, body_limits, request};
@@ -32,17 +34,10 @@ pub async fn ask(
     cluster: Option<&str>,
 ) -> Result<First<Topics>, NoAnswer> {
     ask_first(servers, caller.limit, |server| async move {
-        let answer = match cluster {
-            None => caller.call(&server, request(request::GET_ALL_TOPIC_LIST_FROM_NAMESERVER, &[])).await?,
-            Some(cluster) => {
-                let fields = [("cluster", cluster)];
-                caller.call(&server, request(request::GET_TOPICS_BY_CLUSTER, &fields)).await?
-            }
+        let mut topics = match cluster {
+            None => all(caller, &server).await?,
+            Some(cluster) => of_cluster(caller, &server, cluster).await?,
         };
-        let answer = answer.success(&server)?;
-        let list = TopicList::decode(&answer.body, &body_limits())
-            .map_err(|fault| CallError::malformed(&server, fault))?;
-        let mut topics = list.topic_list;
         if let (Some(cluster), true) = (cluster, topics.is_empty()) {
             // The protocol answers an empty list for a cluster that does not exist as well.
             let known = cluster_info(caller, &server).await?;
@@ -54,4 +49,23 @@ pub async fn ask(
         Ok(Topics { server: server.to_string(), cluster: cluster.map(str::to_owned), topics })
     })
     .await
+}
+
+/// Asks one server for all topics.
+///
+/// # Errors
+///
+/// Why there is no answer.
+pub async fn all(caller: &Caller, server: &HostPort) -> Result<Vec<String>, CallError> {
+    list(caller, server, request(request::GET_ALL_TOPIC_LIST_FROM_NAMESERVER, &[])).await
+}
+
+async fn of_cluster(caller: &Caller, server: &HostPort, cluster: &str) -> Result<Vec<String>, CallError> {
+    list(caller, server, request(request::GET_TOPICS_BY_CLUSTER, &[("cluster", cluster)])).await
+}
+
+async fn list(caller: &Caller, server: &HostPort, question: Request<'_>) -> Result<Vec<String>, CallError> {
+    let answer = caller.call(server, question).await?.success(server)?;
+    let list = TopicList::decode(&answer.body, &body_limits());
+    Ok(list.map_err(|fault| CallError::malformed(server, fault))?.topic_list)
 }

@@ -13,6 +13,7 @@ use waypost_rocketmq_registrar::Topic;
 
 use super::fault::{Fault, FaultKind};
 use crate::arguments::parse_span;
+use crate::nearest::distance;
 
 /// The period of registrations is held between these (C1).
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(60);
@@ -314,10 +315,10 @@ fn in_our_words(message: &str) -> String {
         (None, None) => return message.to_owned(),
     };
     let known: Vec<&str> = found.1.split('`').skip(1).step_by(2).collect();
-    let closest = known.iter().min_by_key(|name| distance(name, found.0));
+    let closest = known.iter().filter_map(|name| Some((distance(name, found.0)?, name))).min();
     let suggestion = match closest {
-        Some(name) if distance(name, found.0) <= 2 => format!("did you mean \"{name}\"?"),
-        _ => format!("known are {}", Listed(&known)),
+        Some((_, name)) => format!("did you mean \"{name}\"?"),
+        None => format!("known are {}", Listed(&known)),
     };
     format!("unknown {kind} \"{}\": {suggestion}", found.0)
 }
@@ -328,22 +329,6 @@ impl fmt::Display for Listed<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0.join(", "))
     }
-}
-
-/// How many characters must be added, left out or replaced to get from one text to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().enumerate() {
-        let mut diagonal = index;
-        row[0] = index + 1;
-        for column in 0..to.len() {
-            let replaced = diagonal + usize::from(to[column] != letter);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

@@ -354,7 +354,7 @@ fn misspelt_variable(name: &str, known: &BTreeMap<String, &'static Setting>) -> 
     }
     known
         .keys()
-        .map(|candidate| (setting::edit_distance(name, candidate), candidate))
+        .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
         .filter(|(distance, _)| *distance <= 2)
         .min()
         .map(|(_, candidate)| candidate.clone())
