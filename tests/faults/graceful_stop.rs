@@ -116,3 +116,30 @@ fn a_graceful_stop_sends_newer_peers_away_first_and_goes_on_serving_older_ones()
     assert!(took < Duration::from_secs(WAIT + 8), "it took {took:?}");
     assert_eq!(client.next(), None);
 }
+
+#[test]
+fn a_second_signal_ends_a_server_whose_disk_hangs() {
+    let mut server = Server::with_defaults();
+    let folder = server.home().join("namesrv");
+    fs::create_dir_all(&folder).expect("a folder");
+    // A pipe that nobody reads where the file is written before it is renamed: whoever opens it waits for ever.
+    let pipe = folder.join(format!(".kvConfig.json.{}.tmp", server.id()));
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let mut client = server.client();
+    let ext = [("namespace", "N"), ("key", "K"), ("value", "V")];
+    client.send(&json(&Request { ext: &ext, ..Request::new(100) }));
+    let read = poll_until(SOON, || (unread(client.local(), server.address()) == 0).then_some(()));
+    assert!(read.is_some(), "the change is not read");
+
+    server.send(Signal::Terminate);
+    let waits = || server.log().contains("the stop waits for changes of the KV configuration").then_some(());
+    assert!(poll_until(SOON, waits).is_some(), "{}", server.log());
+    let start = Instant::now();
+    server.send(Signal::Terminate);
+    let status = server.ends_within(SOON).expect("it ends");
+    assert_eq!(status.code(), Some(143), "{}", server.log());
+    // The last lines of the log may take two seconds, the rest takes no time.
+    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    assert!(server.log().contains("ended at once"), "{}", server.log());
+}

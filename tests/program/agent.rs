@@ -19,8 +19,8 @@ use crate::harness::{DEADLINE, Ongoing, Server, Told, ask, get, register, waypos
 const RESTORED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running agent, and where it said that it is.
-struct Agent {
-    process: Ongoing,
+pub(crate) struct Agent {
+    pub(crate) process: Ongoing,
     address: SocketAddr,
     /// `http://...`.
     admin: String,
@@ -28,7 +28,7 @@ struct Agent {
 
 impl Agent {
     /// Starts it on free ports.
-    fn start(arguments: &str) -> Self {
+    pub(crate) fn start(arguments: &str) -> Self {
         let process =
             Ongoing::start(&format!("agent --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 {arguments}"));
         process.wait_for("(metrics, status)\n");
@@ -39,7 +39,7 @@ impl Agent {
         Self { address: address_in(&out), process, admin }
     }
 
-    fn ask(&self, command: &str) -> Told {
+    pub(crate) fn ask(&self, command: &str) -> Told {
         ask(&format!("{command} -n {}", self.address))
     }
 
@@ -54,8 +54,7 @@ impl Agent {
     }
 
     fn wait_for_log(&self, part: &str) {
-        let seen = poll_until(DEADLINE, || self.process.err().contains(part).then_some(()));
-        assert!(seen.is_some(), "not logged: {part}\n{}", self.process.err());
+        self.process.wait_for_log(part);
     }
 }
 

@@ -157,12 +157,22 @@ impl Ongoing {
     /// Starts a command, words separated by blanks.
     pub(crate) fn start(command: &str) -> Self {
         let home = Scratch::new("ongoing");
-        let file = |name| File::create(home.path().join(name)).expect("a file");
+        let out = File::create(home.path().join("stdout")).expect("a file");
+        Self::launch(home, command, out)
+    }
+
+    /// Starts a command whose standard output goes elsewhere.
+    pub(crate) fn start_with_out(command: &str, out: File) -> Self {
+        Self::launch(Scratch::new("ongoing"), command, out)
+    }
+
+    fn launch(home: Scratch, command: &str, out: File) -> Self {
+        let log = File::create(home.path().join("stderr")).expect("a file");
         let child = waypost()
             .args(command.split(' ').filter(|word| !word.is_empty()))
             .env("HOME", home.path())
-            .stdout(file("stdout"))
-            .stderr(file("stderr"))
+            .stdout(out)
+            .stderr(log)
             .spawn()
             .expect("the binary starts");
         Self { child, home }
@@ -174,6 +184,17 @@ impl Ongoing {
 
     pub(crate) fn err(&self) -> String {
         read(&self.home.path().join("stderr"))
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until its log has `part`.
+    pub(crate) fn wait_for_log(&self, part: &str) {
+        let seen = poll_until(DEADLINE, || self.err().contains(part).then_some(()));
+        assert!(seen.is_some(), "not logged: {part}\n{}", self.err());
     }
 
     /// Waits until it has printed `part`.

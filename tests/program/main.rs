@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod encryption;
 mod harness;
+mod hung_disk;
 mod lists;
 mod questions;
 mod register;

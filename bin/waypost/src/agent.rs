@@ -112,7 +112,7 @@ fn start(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCod
 }
 
 async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::new().context("signals cannot be caught")?;
+    let mut signals = Signals::of_server().context("signals cannot be caught")?;
     let admin = bind_admin(arguments.admin_listen)?;
     if options.state.is_none() {
         tracing::warn!(
@@ -136,15 +136,9 @@ async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<E
     let signal = follow(&agent, arguments.servers_file.clone(), &mut signals).await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
-    let stop = async {
-        agent.shutdown().await;
-        tasks.cancel();
-        tasks.drain(REST_LIMIT).await;
-    };
-    tokio::select! {
-        () = stop => {}
-        second = signals.stopping() => return Ok(second.exit_code()),
-    }
+    agent.shutdown().await;
+    tasks.cancel();
+    tasks.drain(REST_LIMIT).await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

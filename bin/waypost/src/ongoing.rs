@@ -4,7 +4,6 @@ use std::future::pending;
 use std::io;
 use std::process::ExitCode;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 use waypost_cli::arguments::Output;
 use waypost_cli::run::Report;
@@ -12,7 +11,7 @@ use waypost_cli::voice::Voice;
 use waypost_net::tasks::Stop;
 
 use crate::output;
-use crate::signals::Stopping;
+use crate::signals::Signals;
 
 /// Runs `command` until it ends. The first SIGINT or SIGTERM asks it to end, a second one ends it at once; so does
 /// a reader that went away.
@@ -23,14 +22,14 @@ pub(crate) fn go_on(form: Output, command: impl AsyncFnOnce(&Voice, &Stop) -> Re
         Err(error) => return crate::report(Err(error)),
     };
     let ended = runtime.block_on(async {
-        let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let mut signals = Signals::of_command()?;
         let (voice, mut heard) = Voice::new(form);
         let stop = Stop::new();
         let (voice, asked) = (&voice, &stop);
         let command = async move { command(voice, asked).await };
         let report = tokio::select! {
             report = command => Ok(report),
-            signal = second(signals, &stop) => Err(signal.exit_code()),
+            () = pass_on(&mut signals, &stop) => Err(ExitCode::SUCCESS),
             () = print(&mut heard) => Err(ExitCode::SUCCESS),
         };
         // What was said last.
@@ -49,18 +48,11 @@ pub(crate) fn go_on(form: Output, command: impl AsyncFnOnce(&Voice, &Stop) -> Re
     }
 }
 
-/// Passes the first signal on and waits for the second.
-async fn second((mut interrupt, mut terminate): (Signal, Signal), stop: &Stop) -> Stopping {
-    loop {
-        let signal = tokio::select! {
-            _ = interrupt.recv() => Stopping::Interrupt,
-            _ = terminate.recv() => Stopping::Terminate,
-        };
-        if stop.is_requested() {
-            return signal;
-        }
-        stop.request();
-    }
+/// Passes the signal on that asks to stop.
+async fn pass_on(signals: &mut Signals, stop: &Stop) {
+    signals.stopping().await;
+    stop.request();
+    pending().await
 }
 
 /// Prints what is heard, as long as somebody reads it.

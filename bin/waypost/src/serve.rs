@@ -17,7 +17,7 @@ use waypost_net::watchdog::StallReport;
 use waypost_rocketmq_nameserver::config::{Configuration, Source};
 use waypost_rocketmq_nameserver::{NameServer, StartOptions};
 
-use crate::signals::{Signals, Stopping};
+use crate::signals::Signals;
 use crate::{configuration, logs, output};
 
 /// How long readers of the admin side may take to end.
@@ -62,7 +62,7 @@ fn start(configuration: Configuration, arguments: &ServeArguments) -> anyhow::Re
 }
 
 async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::new().context("signals cannot be caught")?;
+    let mut signals = Signals::of_server().context("signals cannot be caught")?;
     let admin_listeners = bind_admin(&configuration)?;
     let listen = &configuration.settings().listen;
     let (bind_address, wanted_admin) = (listen.bind_address, listen.admin);
@@ -95,19 +95,9 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
     if let Some(admin) = &admin {
         admin.note_stopping();
     }
-    let stop = async {
-        server.shutdown().await;
-        admin_tasks.cancel();
-        admin_tasks.drain(REST_LIMIT).await;
-    };
-    let second: Option<Stopping> = tokio::select! {
-        () = stop => None,
-        second = signals.stopping() => Some(second),
-    };
-    if let Some(signal) = second {
-        tracing::warn!(signal = signal.name(), "ended at once");
-        return Ok(signal.exit_code());
-    }
+    server.shutdown().await;
+    admin_tasks.cancel();
+    admin_tasks.drain(REST_LIMIT).await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

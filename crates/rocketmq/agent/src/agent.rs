@@ -58,6 +58,11 @@ const HIGH_WATER: usize = 64 * 1024;
 /// How long the end may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
+/// After how long the end says that it waits for a disk, and how long it waits then: less than systemd's patience in
+/// `deploy/waypost-agent.service`.
+const SAVE_PATIENCE: Duration = Duration::from_secs(1);
+const SAVE_LIMIT: Duration = Duration::from_secs(8);
+
 /// How an agent works.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -261,14 +266,31 @@ impl Agent {
         self.connections.drain(CLOSE_LIMIT).await;
         self.sessions.close_all("shutdown");
         self.shared.relay.close(CLOSE_LIMIT).await;
-        if let Some(saved) = &self.saved
-            && let Err(error) = saved.save(&self.discovery)
-        {
-            tracing::warn!(%error, "the routes were not saved");
-        }
+        self.save_routes().await;
         self.tasks.cancel();
         self.discovery.close(CLOSE_LIMIT).await;
         self.tasks.drain(CLOSE_LIMIT).await;
+    }
+
+    /// On a thread that may block: a disk that hangs must not take the event loop.
+    async fn save_routes(&self) {
+        let Some(saved) = self.saved.clone() else { return };
+        let discovery = self.discovery.clone();
+        let mut saving = self.tasks.spawn_blocking(move || saved.save(&discovery));
+        let saved = match tokio::time::timeout(SAVE_PATIENCE, &mut saving).await {
+            Ok(saved) => Ok(saved),
+            Err(_) => {
+                let at_most_seconds = SAVE_LIMIT.as_secs();
+                tracing::warn!(at_most_seconds, "the stop waits for the routes that are being saved");
+                tokio::time::timeout(SAVE_LIMIT, saving).await
+            }
+        };
+        match saved {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "the routes were not saved"),
+            Ok(Err(error)) => tracing::warn!(%error, "the routes were not saved"),
+            Err(_) => tracing::warn!("the routes were not saved in time"),
+        }
     }
 
     fn spawn_upkeep(&self, context: &SessionContext) {

@@ -45,6 +45,10 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) const THAW_GRACE: Duration = Duration::from_secs(3);
 /// How long connections may take to finish what they have begun when the server stops.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// After how long a stop says that it waits for the KV file, and how long it waits then: less than systemd's patience
+/// in `deploy/waypost.service`.
+const KV_PATIENCE: Duration = Duration::from_secs(1);
+const KV_LIMIT: Duration = Duration::from_secs(30);
 /// Registrations and lists yield to route queries: with this nice value the kernel gives their threads
 /// about a third of a busy core, so that they go on even then.
 const REGISTRATION_NICE: i32 = 5;
@@ -228,7 +232,22 @@ impl NameServer {
             tracing::warn!(connections = left, "connections did not end in time");
         }
         self.tasks.drain(Duration::from_secs(1)).await;
-        self.state.kv.close();
+        self.close_kv().await;
+    }
+
+    /// Waits for the changes that were taken, on a thread that may block: a disk that hangs must not take the event
+    /// loop. Nobody was told yet that what is given up in the end is stored.
+    async fn close_kv(&self) {
+        let state = Arc::clone(&self.state);
+        let mut closing = self.tasks.spawn_blocking(move || state.kv.close());
+        if tokio::time::timeout(KV_PATIENCE, &mut closing).await.is_ok() {
+            return;
+        }
+        let (file, at_most_seconds) = (self.kv_report.path.display(), KV_LIMIT.as_secs());
+        tracing::warn!(%file, at_most_seconds, "the stop waits for changes of the KV configuration that are being written");
+        if tokio::time::timeout(KV_LIMIT, closing).await.is_err() {
+            tracing::error!(%file, "changes of the KV configuration were not written in time, nor answered");
+        }
     }
 
     async fn wait_for_connections(&self, limit: Duration) {
