@@ -78,3 +78,20 @@ fn settings_change_on_one_server_or_on_all_but_never_by_accident() {
     assert!(refused.sentence().contains("restart"), "{}", refused.err);
     assert_eq!(first.ask("config set brokerExpireMilis=1").code, 1);
 }
+
+#[test]
+fn who_sets_a_doubtful_value_is_warned() {
+    let (first, second) = (Server::start(&[]), Server::start(&[]));
+    let told = first.ask("config set brokerExpireMillis=300000");
+    assert_eq!(told.code, 0);
+    assert!(told.err.starts_with("warning: brokerExpireMillis = 300000 "), "{}", told.err);
+    assert!(told.err.contains("305 s"), "{}", told.err);
+    assert_eq!(first.ask("config set enableTopicList=false").err, "");
+
+    let list = format!("{};{}", first.address, second.address);
+    let told = ask(&format!(
+        "config set brokerExpireMillis=1000 scanNotActiveBrokerInterval=2000 --all -n {list} -o json"
+    ));
+    assert_eq!(told.err.lines().filter(|line| line.starts_with("warning: ")).count(), 2, "{}", told.err);
+    assert_eq!(told.json()[1]["warnings"].as_array().map(Vec::len), Some(2), "{}", told.out);
+}

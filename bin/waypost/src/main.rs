@@ -65,6 +65,9 @@ fn report(report: Result<Report, std::io::Error>) -> ExitCode {
     for note in &report.notes {
         output::note(note);
     }
+    for warning in &report.warnings {
+        output::warning(warning);
+    }
     for error in &report.errors {
         output::error(error);
     }

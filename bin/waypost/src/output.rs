@@ -26,6 +26,11 @@ pub(crate) fn error(text: &str) {
     talk("error", ERROR, text);
 }
 
+/// Prints what is done and probably not wanted.
+pub(crate) fn warning(text: &str) {
+    talk("warning", NOTE, text);
+}
+
 /// Prints a remark.
 pub(crate) fn note(text: &str) {
     talk("note", NOTE, text);

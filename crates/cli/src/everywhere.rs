@@ -29,12 +29,24 @@ pub struct OutcomeRow {
     /// How many topics changed, where the server counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topics: Option<u64>,
+    /// What the server warns of although it is done.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The kind of the error ([`CallError::kind`]), if it is not done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
     /// What went wrong, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// What a server said beside its success.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Detail {
+    /// How many topics changed, where the server counts them.
+    pub topics: Option<u64>,
+    /// Its warnings.
+    pub warnings: Vec<String>,
 }
 
 impl<T> Outcomes<T> {
@@ -60,17 +72,37 @@ impl<T> Outcomes<T> {
         sentences(self.by_server.iter().filter_map(|(_, result)| result.as_ref().err()))
     }
 
-    /// One row a server; `topics` says what a success counted.
-    pub fn rows(&self, topics: impl Fn(&T) -> Option<u64>) -> Vec<OutcomeRow> {
-        let row = |(server, result): &(HostPort, Result<T, CallError>)| OutcomeRow {
-            server: server.to_string(),
-            done: result.is_ok(),
-            topics: result.as_ref().ok().and_then(&topics),
-            error: result.as_ref().err().map(CallError::kind),
-            message: result.as_ref().err().map(ToString::to_string),
+    /// One row a server; `detail` says what came with a success.
+    pub fn rows(&self, detail: impl Fn(&T) -> Detail) -> Vec<OutcomeRow> {
+        let row = |(server, result): &(HostPort, Result<T, CallError>)| {
+            let Detail { topics, warnings } = result.as_ref().map_or_else(|_| Detail::default(), &detail);
+            OutcomeRow {
+                server: server.to_string(),
+                done: result.is_ok(),
+                topics,
+                warnings,
+                error: result.as_ref().err().map(CallError::kind),
+                message: result.as_ref().err().map(ToString::to_string),
+            }
         };
         self.by_server.iter().map(row).collect()
     }
+}
+
+/// The warnings of all `rows`: once where every server gave it, else with the servers that did.
+#[must_use]
+pub fn warnings(rows: &[OutcomeRow]) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (row, warning) in rows.iter().flat_map(|row| row.warnings.iter().map(move |warning| (row, warning))) {
+        match groups.iter_mut().find(|(text, _)| *text == warning) {
+            Some((_, servers)) => servers.push(&row.server),
+            None => groups.push((warning, vec![&row.server])),
+        }
+    }
+    let sentence = |(text, servers): (&str, Vec<&str>)| {
+        if servers.len() == rows.len() { text.to_owned() } else { format!("{}: {text}", servers.join(", ")) }
+    };
+    groups.into_iter().map(sentence).collect()
 }
 
 /// Tells all servers at once and waits for every one. Each `tell` has its own limit of time.
@@ -100,6 +132,25 @@ where
 mod tests {
     use super::*;
     use crate::call::{Missing, Reason};
+
+    fn topics(count: &u64) -> Detail {
+        Detail { topics: Some(*count), ..Detail::default() }
+    }
+
+    #[test]
+    fn a_warning_of_every_server_is_told_once() {
+        let row = |server: &str, warnings: &[&str]| OutcomeRow {
+            server: server.into(),
+            done: true,
+            topics: None,
+            warnings: warnings.iter().map(|&warning| warning.to_owned()).collect(),
+            error: None,
+            message: None,
+        };
+        let rows = [row("a:1", &["slow", "odd"]), row("b:1", &["slow"])];
+        assert_eq!(warnings(&rows), ["slow", "a:1: odd"]);
+        assert_eq!(warnings(&rows[..1]), ["slow", "odd"]);
+    }
 
     async fn told(failing: &[(&str, bool)]) -> Outcomes<u64> {
         let list: Vec<&str> = failing.iter().map(|(server, _)| *server).collect();
@@ -136,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn rows_keep_the_order_of_the_list() {
-        let rows = told(&[("b", true), ("down", false), ("a", true)]).await.rows(|topics| Some(*topics));
+        let rows = told(&[("b", true), ("down", false), ("a", true)]).await.rows(topics);
         let servers: Vec<&str> = rows.iter().map(|row| row.server.as_str()).collect();
         assert_eq!(servers, ["b:9876", "down:9876", "a:9876"]);
         assert_eq!((rows[0].topics, rows[1].error), (Some(3), Some("closed")));

@@ -11,7 +11,7 @@ use crate::arguments::{
     KvCommand, Output, OutputArguments, RemoteCommand, RemoteConfigCommand, ServerArguments, TlsArguments,
 };
 use crate::call::Caller;
-use crate::everywhere::Outcomes;
+use crate::everywhere::{self, Detail, Outcomes};
 use crate::exit::Exit;
 use crate::first::{First, NoAnswer};
 use crate::live_table::{LiveTable, details, query_text};
@@ -26,6 +26,8 @@ pub struct Report {
     pub data: String,
     /// Remarks beside the data, for standard error.
     pub notes: Vec<String>,
+    /// What is done and probably not wanted, for standard error.
+    pub warnings: Vec<String>,
     /// What went wrong, for standard error.
     pub errors: Vec<String>,
     /// How it ended.
@@ -34,7 +36,7 @@ pub struct Report {
 
 impl Report {
     fn data(data: String) -> Self {
-        Self { data, notes: Vec::new(), errors: Vec::new(), exit: Exit::Done }
+        Self { data, notes: Vec::new(), warnings: Vec::new(), errors: Vec::new(), exit: Exit::Done }
     }
 
     /// Nothing to add: all was said while it went on.
@@ -75,12 +77,13 @@ impl Report {
         outcomes: &Outcomes<T>,
         output: OutputArguments,
         done: &str,
-        topics: impl Fn(&T) -> Option<u64>,
+        detail: impl Fn(&T) -> Detail,
     ) -> Self {
-        let rows = outcomes.rows(topics);
+        let rows = outcomes.rows(detail);
         Self {
             data: shown(&rows, output, |rows| render::outcomes(rows, done)),
             notes: Vec::new(),
+            warnings: everywhere::warnings(&rows),
             errors: outcomes.errors(),
             exit: outcomes.exit(),
         }
@@ -99,6 +102,14 @@ impl Report {
         self.notes.extend(note);
         self
     }
+}
+
+fn counted(topics: &u64) -> Detail {
+    Detail { topics: Some(*topics), ..Detail::default() }
+}
+
+fn nothing_more(_: &()) -> Detail {
+    Detail::default()
 }
 
 fn shown<T: Serialize>(data: &T, output: OutputArguments, text: impl Fn(&T) -> String) -> String {
@@ -155,14 +166,14 @@ pub async fn run(command: RemoteCommand) -> Report {
         RemoteCommand::WipeWrite { broker, servers, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes = permission::wipe_write(&caller, &servers.list.servers, &broker).await;
-                Report::change(&outcomes, output, "wiped", |topics| Some(*topics))
+                Report::change(&outcomes, output, "wiped", counted)
             })
             .await
         }
         RemoteCommand::AddWrite { broker, servers, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes = permission::add_write(&caller, &servers.list.servers, &broker).await;
-                Report::change(&outcomes, output, "added", |topics| Some(*topics))
+                Report::change(&outcomes, output, "added", counted)
             })
             .await
         }
@@ -170,14 +181,14 @@ pub async fn run(command: RemoteCommand) -> Report {
             with_caller(&servers, async |caller| {
                 let outcomes =
                     deletion::delete_topic(&caller, &servers.list.servers, &topic, cluster.as_deref()).await;
-                Report::change(&outcomes, output, "deleted", |()| None)
+                Report::change(&outcomes, output, "deleted", nothing_more)
             })
             .await
         }
         RemoteCommand::Check { servers, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes = check::check(&caller, &servers.list.servers).await;
-                Report::change(&outcomes, output, "serves", |()| None)
+                Report::change(&outcomes, output, "serves", nothing_more)
             })
             .await
         }
@@ -187,6 +198,7 @@ pub async fn run(command: RemoteCommand) -> Report {
                 Report {
                     data: shown(&findings, output, render::findings),
                     notes: Vec::new(),
+                    warnings: Vec::new(),
                     errors: findings.problems.clone(),
                     exit: findings.exit(),
                 }
@@ -215,14 +227,14 @@ async fn run_kv(command: KvCommand) -> Report {
         KvCommand::Put { namespace, key, value, servers, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes = kv::put(&caller, &servers.list.servers, &namespace, &key, &value).await;
-                Report::change(&outcomes, output, "put", |()| None)
+                Report::change(&outcomes, output, "put", nothing_more)
             })
             .await
         }
         KvCommand::Delete { namespace, key, servers, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes = kv::delete(&caller, &servers.list.servers, &namespace, &key).await;
-                Report::change(&outcomes, output, "deleted", |()| None)
+                Report::change(&outcomes, output, "deleted", nothing_more)
             })
             .await
         }
@@ -249,7 +261,10 @@ pub async fn run_config(command: RemoteConfigCommand) -> Report {
             }
             with_caller(&servers, async |caller| {
                 let outcomes = settings::set(&caller, &servers.list.servers, &pairs).await;
-                Report::change(&outcomes, output, "set", |()| None)
+                Report::change(&outcomes, output, "set", |warnings| Detail {
+                    warnings: warnings.clone(),
+                    ..Detail::default()
+                })
             })
             .await
         }

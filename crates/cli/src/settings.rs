@@ -44,8 +44,9 @@ pub async fn get(caller: &Caller, servers: &Servers, key: Option<&str>) -> Resul
     .await
 }
 
-/// Sets keys on every server of the list. A server applies all of them or none.
-pub async fn set(caller: &Caller, servers: &Servers, pairs: &[(String, String)]) -> Outcomes<()> {
+/// Sets keys on every server of the list. A server applies all of them or none. What comes back are its warnings: the
+/// lines of the remark beside its success.
+pub async fn set(caller: &Caller, servers: &Servers, pairs: &[(String, String)]) -> Outcomes<Vec<String>> {
     let mut text = String::new();
     for (key, value) in pairs {
         properties::write(&mut text, key, value);
@@ -53,7 +54,9 @@ pub async fn set(caller: &Caller, servers: &Servers, pairs: &[(String, String)])
     let body = text.as_bytes();
     tell_all(servers, |server| async move {
         let question = Request { body, ..request(request::UPDATE_NAMESRV_CONFIG, &[]) };
-        caller.call(&server, question).await?.success(&server).map(drop)
+        let answer = caller.call(&server, question).await?.success(&server)?;
+        let remark = answer.remark.unwrap_or_default();
+        Ok(remark.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     })
     .await
 }

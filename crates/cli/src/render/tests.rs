@@ -138,6 +138,7 @@ fn changes_are_told_server_by_server() {
         server: server.into(),
         done: true,
         topics,
+        warnings: Vec::new(),
         error,
         message: None,
     };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::source::Source;
 
@@ -160,6 +161,18 @@ pub enum Warning {
         /// The value in milliseconds.
         millis: u64,
     },
+    /// A broker that hangs is noticed later than by default (decision 6).
+    #[error(
+        "brokerExpireMillis = {millis} is more than the default of 120000: a broker that falls silent while its \
+         connection stays open is noticed after up to {} s, not 125 s, unless it announces a timeout of its own",
+        noticed.as_secs_f64()
+    )]
+    LongExpiry {
+        /// The value in milliseconds.
+        millis: u64,
+        /// The longest time until such a broker is removed.
+        noticed: Duration,
+    },
     /// The scan is so rare that it decides when brokers expire.
     #[error(
         "scanNotActiveBrokerInterval = {scan} is more than brokerExpireMillis = {expire}: a silent broker stays on \
@@ -195,7 +208,7 @@ pub enum Warning {
         /// What the system says.
         reason: String,
     },
-    /// What 318 set hides another value in the `-c` file.
+    /// What 318 set is in force instead of the value of the `-c` file or the default.
     #[error(
         "{key} = {runtime:?} ({runtime_from}) hides {value:?} ({from}); remove the first to use the second"
     )]
@@ -206,11 +219,42 @@ pub enum Warning {
         runtime: String,
         /// Where it stands.
         runtime_from: Source,
-        /// The value of the file.
+        /// The value that would be in force without it.
         value: String,
         /// Where that stands.
         from: Source,
     },
+    /// What 318 set is not in force, because a flag or the environment ranks above it.
+    #[error("{key} = {runtime:?} ({runtime_from}) has no effect: {from} sets {value:?} and ranks above it")]
+    Outranked {
+        /// The key.
+        key: &'static str,
+        /// The value without effect.
+        runtime: String,
+        /// Where it stands.
+        runtime_from: Source,
+        /// The value in force.
+        value: String,
+        /// What sets it.
+        from: Source,
+    },
+}
+
+impl Warning {
+    /// Whether a value of one of `keys` is a reason for it.
+    pub(super) fn concerns(&self, keys: &[&str]) -> bool {
+        let reasons: &[&str] = match self {
+            Self::UnknownKey { key, .. } => &[key],
+            Self::Hidden { key, .. } | Self::Outranked { key, .. } => &[key],
+            Self::ShortExpiry { .. } => &["brokerExpireMillis"],
+            Self::LongExpiry { .. } | Self::SlowScan { .. } => {
+                &["brokerExpireMillis", "scanNotActiveBrokerInterval"]
+            }
+            Self::PlainBesideClientAuth { .. } => &["tls.server.mode", "tls.server.need.client.auth"],
+            Self::NotUtf8 { .. } | Self::RuntimeUnreadable { .. } => &[],
+        };
+        reasons.iter().any(|key| keys.contains(key))
+    }
 }
 
 fn did_you_mean(suggestion: Option<&str>) -> String {

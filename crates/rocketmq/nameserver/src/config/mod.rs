@@ -52,6 +52,9 @@ use self::source::{Assigned, Findings, Layer};
 /// Three heartbeats of a broker, which reports every 30 s by default (decision 6).
 const THREE_HEARTBEATS: Duration = Duration::from_secs(90);
 
+/// A live broker reports so often that more only makes dead ones stay longer.
+const DEFAULT_EXPIRY: Duration = Duration::from_secs(120);
+
 /// What a configuration is made from.
 #[derive(Clone, Debug)]
 pub struct Inputs<E> {
@@ -286,22 +289,26 @@ impl Layers {
         Some(Assigned { text, source: Source::Default })
     }
 
-    /// Values of the `-c` file that `runtime.toml` overrides with something else: whoever edits
-    /// the file should learn why nothing changes.
+    /// Each value of `runtime.toml` that makes a difference, or would make one: it is in force in place of another,
+    /// or it is not although somebody set it. Who edits the `-c` file, or reads it, should learn of both.
     fn hidden(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        for (key, runtime) in &self.runtime.values {
-            if let Some(value) = self.file.values.get(key)
-                && value.text != runtime.text
-            {
-                warnings.push(Warning::Hidden {
-                    key,
-                    runtime: runtime.text.clone(),
-                    runtime_from: runtime.source.clone(),
-                    value: value.text.clone(),
-                    from: value.source.clone(),
-                });
-            }
+        let without = Self { runtime: Layer::default(), ..self.clone() };
+        for (&key, Assigned { text: runtime, source: runtime_from }) in &self.runtime.values {
+            let other = setting::find(key).and_then(|setting| without.value_of(setting));
+            let Some(Assigned { text: value, source: from }) = other.filter(|other| other.text != *runtime)
+            else {
+                continue;
+            };
+            let (runtime, runtime_from) = (runtime.clone(), runtime_from.clone());
+            warnings.push(match from {
+                Source::Flag(_) | Source::Environment(_) => {
+                    Warning::Outranked { key, runtime, runtime_from, value, from }
+                }
+                Source::File { .. } | Source::Runtime { .. } | Source::Default => {
+                    Warning::Hidden { key, runtime, runtime_from, value, from }
+                }
+            });
         }
         warnings
     }
@@ -360,6 +367,9 @@ fn doubts(settings: &Settings) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if expire < THREE_HEARTBEATS {
         warnings.push(Warning::ShortExpiry { millis: millis(expire) });
+    }
+    if expire > DEFAULT_EXPIRY {
+        warnings.push(Warning::LongExpiry { millis: millis(expire), noticed: expire.saturating_add(scan) });
     }
     if scan > expire {
         warnings.push(Warning::SlowScan { scan: millis(scan), expire: millis(expire) });

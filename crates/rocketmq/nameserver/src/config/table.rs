@@ -150,7 +150,8 @@ settings! {
     /// What the route table does and what requests answer.
     routes: Routes "Routes" {
         /// A broker that announced no timeout of its own is removed when nothing was heard of it
-        /// for so long. Brokers report every 30 s: less than 90000 is accepted with a warning. The
+        /// for so long. Brokers report every 30 s: less than 90000 or more than 120000 is accepted
+        /// with a warning. The
         /// connection of a broker lives at least as long, above `serverChannelMaxIdleTimeSeconds` too.
         broker_expire: Duration = "brokerExpireMillis", "120000", (1_000, DAY_MILLIS), Milliseconds, Live, Own;
         /// Time between two looks for brokers that expired.

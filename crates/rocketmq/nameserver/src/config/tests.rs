@@ -268,6 +268,31 @@ mod sources {
              use the second"
         );
     }
+
+    #[test]
+    fn what_runtime_toml_sets_in_place_of_a_default_is_warned_about() {
+        let world = World::new().runtime("brokerExpireMillis = 100000\nenableTopicList = true\n");
+        let warnings: Vec<String> = world.loaded().warnings().iter().map(ToString::to_string).collect();
+        let expected = format!(
+            "brokerExpireMillis = \"100000\" ({}:1) hides \"120000\" (default); remove the first to use the second",
+            world.runtime_path().display()
+        );
+        assert_eq!(warnings, [expected]);
+    }
+
+    #[test]
+    fn what_a_flag_keeps_from_being_in_force_is_warned_about() {
+        let world = World::new()
+            .file("c.toml", "brokerExpireMillis = 95000\n")
+            .runtime("brokerExpireMillis = 100000\n")
+            .flag("brokerExpireMillis", "110000");
+        let warnings: Vec<String> = world.loaded().warnings().iter().map(ToString::to_string).collect();
+        let expected = format!(
+            "brokerExpireMillis = \"100000\" ({}:1) has no effect: flag brokerExpireMillis sets \"110000\" and ranks above it",
+            world.runtime_path().display()
+        );
+        assert_eq!(warnings, [expected]);
+    }
 }
 
 mod problems {
@@ -392,7 +417,10 @@ mod problems {
             let world = World::new().file(name, content).runtime("\u{feff}enableTopicList = false\n");
             let configuration = world.loaded();
             assert_eq!(configuration.settings().listen.port, 1234, "{name}");
-            assert_eq!(configuration.warnings(), [], "{name}");
+            assert!(
+                matches!(configuration.warnings(), [Warning::Hidden { key: "enableTopicList", .. }]),
+                "{name}"
+            );
             assert_eq!(lines(&configuration)["enableTopicList"], "false");
         }
     }
@@ -796,6 +824,22 @@ mod answer_318 {
     fn a_short_expiry_is_accepted_with_a_warning() {
         let change = World::new().loaded().update(b"brokerExpireMillis=1000").unwrap();
         assert_eq!(change.warnings[0], Warning::ShortExpiry { millis: 1_000 });
+    }
+
+    #[test]
+    fn only_warnings_about_the_given_keys_are_answered() {
+        let mut configuration = World::new().loaded();
+        let change =
+            configuration.update(b"brokerExpireMillis=300000\nscanNotActiveBrokerInterval=10500").unwrap();
+        let noticed = Duration::from_millis(310_500);
+        assert_eq!(change.warnings, [Warning::LongExpiry { millis: 300_000, noticed }]);
+        assert!(
+            change.warnings[0].to_string().contains("up to 310.5 s, not 125 s"),
+            "{}",
+            change.warnings[0]
+        );
+        assert_eq!(configuration.update(b"enableTopicList=false").unwrap().warnings, []);
+        assert_eq!(configuration.update(b"brokerExpireMillis=120000").unwrap().warnings, []);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const BODY_MAX: usize = 65_536;
 pub struct Change {
     /// The keys that were given, with their values before and after; equal ones included.
     pub values: Vec<ChangedValue>,
-    /// What the operator should know about the new values.
+    /// What who set them should know about the new values.
     pub warnings: Vec<Warning>,
 }
 
@@ -169,7 +169,8 @@ impl Configuration {
         }
         durable::replace(&self.runtime_path, text.as_bytes(), None)
             .map_err(|error| UpdateRefusal::NotWritten { path: self.runtime_path.clone(), error })?;
-        change.warnings = doubts(&settings);
+        let keys: Vec<&str> = change.values.iter().map(|value| value.key).collect();
+        change.warnings = doubts(&settings).into_iter().filter(|warning| warning.concerns(&keys)).collect();
         self.effective = layers.resolve();
         self.layers = layers;
         self.settings = Arc::new(settings);
