@@ -4,13 +4,21 @@ use std::time::{Duration, Instant};
 
 use waypost_rocketmq_wire::message::Request;
 
-use crate::harness::{Broker, ChildBroker, Client, Server, Settings, Signal, poll_until};
+use crate::harness::{Broker, ChildBroker, Client, Machine, SOON, Server, Settings, Signal, poll_until};
 
-/// How long until `topic` has no route any more, asked again and again over one connection.
-fn time_until_gone(client: &mut Client, topic: &str, limit: Duration) -> Duration {
-    let start = Instant::now();
-    let gone = poll_until(limit, || (!client.has_route(topic)).then(|| start.elapsed()));
-    gone.unwrap_or_else(|| panic!("{topic} still has a route after {limit:?}"))
+/// How long until `topic` has no route any more, asked again and again over one connection, and how much of that
+/// may be the machine's fault.
+fn time_until_gone(client: &mut Client, topic: &str) -> (Duration, Duration) {
+    let (start, machine) = (Instant::now(), Machine::watch());
+    let gone = poll_until(SOON, || (!client.has_route(topic)).then(|| start.elapsed()));
+    let took = gone.unwrap_or_else(|| panic!("{topic} still has a route after {SOON:?}"));
+    (took, machine.allowance())
+}
+
+/// Asserts that `topic` has no route any more within this time.
+fn assert_gone_within(client: &mut Client, topic: &str, limit: Duration) {
+    let (took, machine) = time_until_gone(client, topic);
+    assert!(took <= limit + machine, "{topic} was gone after {took:?}; the machine excuses {machine:?}");
 }
 
 /// Asserts that `topic` keeps its route for `duration`.
@@ -26,13 +34,12 @@ fn a_killed_broker_is_off_the_route_within_a_second() {
     let server = Server::with_defaults();
     let _other = server.register(&Broker::new("broker-b", "10.9.0.2:10911", &["TopicB"]));
     let mut client = server.client();
-    for round in 0..3 {
+    for _ in 0..3 {
         let broker = Broker::new("broker-a", "10.9.0.1:10911", &["TopicA"]);
         let mut child = ChildBroker::start(TEST, server.address(), &broker, &[]);
         assert!(client.has_route("TopicA"));
         child.kill();
-        let took = time_until_gone(&mut client, "TopicA", Duration::from_secs(10));
-        assert!(took <= Duration::from_secs(1), "round {round}: gone after {took:?}");
+        assert_gone_within(&mut client, "TopicA", Duration::from_secs(1));
         assert!(client.has_route("TopicB") && client.has_route("TBW102"));
     }
     server.expect_count("broker_removals_total", "cause=\"connection_closed\"", 3);
@@ -45,8 +52,7 @@ fn a_broker_whose_connection_is_reset_is_off_the_route_within_a_second() {
     let connection = server.register(&Broker::new("broker-a", "10.9.0.1:10911", &["TopicA"]));
     assert!(client.has_route("TopicA"));
     connection.reset();
-    let took = time_until_gone(&mut client, "TopicA", Duration::from_secs(10));
-    assert!(took <= Duration::from_secs(1), "gone after {took:?}");
+    assert_gone_within(&mut client, "TopicA", Duration::from_secs(1));
 }
 
 #[test]
@@ -60,9 +66,9 @@ fn a_stopped_broker_is_gone_at_its_own_timeout_and_one_scan() {
     // Its heartbeats keep it longer than its timeout.
     assert_stays(&mut client, "TopicA", Duration::from_secs(6));
     child.send(Signal::Stop);
-    let took = time_until_gone(&mut client, "TopicA", Duration::from_secs(20));
+    let (took, machine) = time_until_gone(&mut client, "TopicA");
     // The last heartbeat was up to 0.3 s earlier; then 4 s, a scan of 0.5 s, and the table's own tick of 0.5 s.
-    let expected = Duration::from_millis(3_500)..=Duration::from_millis(6_500);
+    let expected = Duration::from_millis(3_500)..=Duration::from_millis(6_500) + machine;
     assert!(expected.contains(&took), "gone after {took:?}");
     server.expect_count("broker_removals_total", "cause=\"expired\"", 1);
     // Its connection is closed, too: a broker that goes on must notice and register anew.
@@ -83,8 +89,7 @@ fn a_later_connection_takes_the_broker_over_and_the_end_of_the_older_one_means_n
     newer.reset();
     assert_stays(&mut client, "TopicA", Duration::from_secs(2));
     drop(newest);
-    let took = time_until_gone(&mut client, "TopicA", Duration::from_secs(10));
-    assert!(took <= Duration::from_secs(1), "gone after {took:?}");
+    assert_gone_within(&mut client, "TopicA", Duration::from_secs(1));
 }
 
 #[test]
@@ -98,9 +103,8 @@ fn all_brokers_of_one_connection_go_with_it() {
     let mut client = server.client();
     assert!(client.has_route("TopicA") && client.has_route("TopicB"));
     drop(connection);
-    let took = time_until_gone(&mut client, "TopicA", Duration::from_secs(10));
-    let other = time_until_gone(&mut client, "TopicB", Duration::from_secs(10));
-    assert!(took + other <= Duration::from_secs(1), "gone after {took:?} and {other:?}");
+    assert_gone_within(&mut client, "TopicA", Duration::from_secs(1));
+    assert_gone_within(&mut client, "TopicB", Duration::from_millis(500));
     server.expect_count("broker_removals_total", "cause=\"connection_closed\"", 2);
 }
 
@@ -119,16 +123,18 @@ fn the_default_timeout_can_be_changed_while_brokers_are_registered() {
     assert_eq!(answer.code, 0, "{answer:?}");
     let settings = client.call(&Request::new(319)).text();
     assert!(settings.contains("brokerExpireMillis=2500"), "in force before the answer: {settings}");
-    time_until_gone(&mut client, "TopicA", Duration::from_secs(20));
-    assert!(start.elapsed() < Duration::from_secs(8), "gone after {:?}", start.elapsed());
-    let warned = server.log_lines("WARN");
-    assert!(warned.iter().any(|line| line.contains("brokerExpireMillis")), "no warning: {warned:#?}");
+    let (_, machine) = time_until_gone(&mut client, "TopicA");
+    assert!(start.elapsed() < Duration::from_secs(8) + machine, "gone after {:?}", start.elapsed());
+    let warned = poll_until(SOON, || {
+        server.log_lines("WARN").iter().any(|line| line.contains("brokerExpireMillis")).then_some(())
+    });
+    assert!(warned.is_some(), "no warning: {:#?}", server.log_lines("WARN"));
 
     // A new one gets the new timeout, not less of it.
     let broker = Broker::new("broker-c", "10.9.0.3:10911", &["TopicC"]);
     let _new = server.register(&broker);
-    let took = time_until_gone(&mut client, "TopicC", Duration::from_secs(20));
-    let expected = Duration::from_millis(2_400)..=Duration::from_millis(5_500);
+    let (took, machine) = time_until_gone(&mut client, "TopicC");
+    let expected = Duration::from_millis(2_400)..=Duration::from_millis(5_500) + machine;
     assert!(expected.contains(&took), "gone after {took:?}");
     assert!(client.has_route("TopicB"), "its own timeout counts");
     server.expect_count("broker_removals_total", "cause=\"expired\"", 2);

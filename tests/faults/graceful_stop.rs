@@ -56,7 +56,7 @@ fn a_stop_answers_what_was_read_and_ends() {
     for client in &mut idle {
         assert_eq!(client.next(), None);
     }
-    assert!(wait_until_not_listening(&server, Duration::from_secs(1)).is_some(), "it still listens");
+    assert!(wait_until_not_listening(&server, SOON).is_some(), "it still listens");
     let status = server.ends_within(SOON).expect("it ends");
     assert!(status.success(), "{status}");
     assert!(start.elapsed() < Duration::from_secs(8), "it took {:?}", start.elapsed());
@@ -86,7 +86,7 @@ fn a_stop_does_not_wait_for_peers_that_do_not_finish() {
 
 #[test]
 fn a_graceful_stop_sends_newer_peers_away_first_and_goes_on_serving_older_ones() {
-    const WAIT: u64 = 8;
+    const WAIT: u64 = 12;
     let settings =
         Settings::new().with("enableShutdownGracefully", true).with("shutdownWaitTimeSeconds", WAIT);
     let mut server = Server::start(&settings);
@@ -97,13 +97,14 @@ fn a_graceful_stop_sends_newer_peers_away_first_and_goes_on_serving_older_ones()
 
     server.send(Signal::Terminate);
     let start = Instant::now();
-    let told = poll_until(Duration::from_secs(3), || {
+    let told = poll_until(Duration::from_secs(WAIT), || {
         let answer = client.call(&query(476));
         (answer.code != 0).then_some(answer)
     });
     let told = told.expect("newer peers are told to go away");
     assert_eq!((told.code, told.remark()), (1500, "please go away"));
-    assert!(wait_until_not_listening(&server, Duration::from_secs(1)).is_some(), "it still listens");
+    // The process goes on, as the questions below show.
+    assert!(wait_until_not_listening(&server, Duration::from_secs(WAIT)).is_some(), "it still listens");
     assert_eq!(client.call(&query(475)).code, 0, "5.3.1 does not know the code: it is served");
     assert_eq!(client.call(&Request { version: 0, ..Request::new(106) }).code, 0);
     client.send(&json(&Request { oneway: true, ..query(513) }));

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use waypost_rocketmq_wire::message::Request;
 
-use crate::harness::{Broker, Client, Scratch, Server, Settings, envelope, poll_until, route_query};
+use crate::harness::{Broker, Client, SOON, Scratch, Server, Settings, envelope, poll_until, route_query};
 
 type Encrypted = Client<StreamOwned<ClientConnection, std::net::TcpStream>>;
 
@@ -136,7 +136,7 @@ fn permissive_serves_tls_and_plain_bytes_on_one_port() {
     assert_eq!(secret.next(), None);
     // A broker that registered over TLS dies like any other.
     drop(broker);
-    let gone = poll_until(Duration::from_secs(5), || (!plain.has_route("TopicA")).then_some(()));
+    let gone = poll_until(SOON, || (!plain.has_route("TopicA")).then_some(()));
     assert!(gone.is_some(), "the route outlives the connection");
     server.assert_alive();
 }
@@ -200,13 +200,13 @@ fn a_replaced_certificate_is_shown_to_new_connections_and_old_ones_live_on() {
     assert_eq!(encrypted(server.client(), &new_config).route("T"), None, "not yet the new one");
 
     files.replace(&new.server());
-    let shown = poll_until(Duration::from_secs(5), || encrypted(server.client(), &new_config).route("T"));
-    assert!(shown.is_some(), "the new certificate is not shown within 5 s");
+    let shown = poll_until(SOON, || encrypted(server.client(), &new_config).route("T"));
+    assert!(shown.is_some(), "the new certificate is not shown");
     assert_eq!(lasting.call(&Request::new(106)).code, 0, "an old connection was cut");
 
     // One that cannot be used leaves the last good one in place, and says so.
     write_whole(&files.certificate, "-----BEGIN CERTIFICATE-----\nnonsense\n");
-    let complained = poll_until(Duration::from_secs(15), || {
+    let complained = poll_until(SOON, || {
         assert!(encrypted(server.client(), &new_config).route("T").is_some(), "the good certificate is gone");
         let lines = server.log_lines(&files.certificate.display().to_string());
         (!lines.is_empty()).then_some(())
@@ -228,9 +228,7 @@ fn broken_handshakes_end_alone() {
         client.send(garbage);
         client.finish_sending();
         // An alert may come; then it is closed.
-        let closed = poll_until(Duration::from_secs(15), || {
-            client.is_closed_within(Duration::from_secs(1)).then_some(())
-        });
+        let closed = poll_until(SOON, || client.is_closed_within(Duration::from_secs(1)).then_some(()));
         assert!(closed.is_some(), "still open");
         assert_eq!(secret.call(&Request::new(106)).code, 0);
     }

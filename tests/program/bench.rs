@@ -14,7 +14,7 @@ fn assert_percentiles(latency: &serde_json::Value) {
 fn lookups_have_percentiles_for_people_and_programs() {
     let server = Server::start(&[]);
     let _broker = server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"]);
-    let told = server.ask("bench lookup --for 300ms");
+    let told = server.ask("bench lookup --for 1s");
     assert_eq!((told.code, told.err.as_str()), (0, ""), "no bar where there is no terminal");
     let titles: Vec<&str> = told.out.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(titles[5..], ["P50", "P90", "P99", "P99.9", "MAX"], "{}", told.out);
@@ -22,7 +22,7 @@ fn lookups_have_percentiles_for_people_and_programs() {
 
     let dead = DeadPort::new();
     let list = format!("{};{}", server.address, dead.address());
-    let partial = ask(&format!("bench lookup --for 200ms --depth 4 -n {list} -o json"));
+    let partial = ask(&format!("bench lookup --for 1s --depth 4 -n {list} -o json"));
     assert_eq!(partial.code, 4, "one answered, one did not: {}", partial.err);
     let json: serde_json::Value = serde_json::from_str(&partial.out).expect("JSON");
     let row = &json["servers"][0];
@@ -34,7 +34,7 @@ fn lookups_have_percentiles_for_people_and_programs() {
 #[test]
 fn lookups_of_a_topic_that_does_not_exist_are_told_as_wrong() {
     let server = Server::start(&[]);
-    let told = server.ask("bench lookup --topic absent --for 200ms -o json");
+    let told = server.ask("bench lookup --topic absent --for 1s -o json");
     assert_eq!(told.code, 0, "{}", told.err);
     assert!(told.err.contains("answers were no success"), "{}", told.err);
     let nothing = server.ask("bench lookup");

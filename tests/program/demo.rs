@@ -1,6 +1,6 @@
 //! `demo`: it shows what it says, and ends by itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -47,9 +47,8 @@ fn the_demo_shows_brokers_that_come_go_and_fail_and_ends_by_itself() {
 fn ctrl_c_ends_the_demo_at_once() {
     let mut demo = Ongoing::start("demo");
     demo.wait_for("A client starts");
-    let before = Instant::now();
     demo.send(Signal::INT);
+    // By itself it would go on for a minute.
     let status = demo.wait(DEADLINE);
     assert_eq!(status.code(), Some(0), "{}{}", demo.out(), demo.err());
-    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
 }

@@ -191,7 +191,7 @@ impl Ongoing {
         self.child.id()
     }
 
-    /// Waits until its log has `part`.
+    /// Waits until its log has `part`: a thread of its own writes it, perhaps after what the program prints.
     pub(crate) fn wait_for_log(&self, part: &str) {
         let seen = poll_until(DEADLINE, || self.err().contains(part).then_some(()));
         assert!(seen.is_some(), "not logged: {part}\n{}", self.err());

@@ -87,7 +87,7 @@ fn commands_refuse_an_entry_that_is_no_server_and_the_agent_leaves_it_out() {
         let agent =
             Ongoing::start(&format!("agent --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 -n {list}"));
         agent.wait_for("agent ready");
-        assert!(agent.err().contains(reason.split('"').next().expect("a part")), "{list}: {}", agent.err());
+        agent.wait_for_log(reason.split('"').next().expect("a part"));
     }
 }
 
@@ -120,6 +120,8 @@ fn a_file_of_servers_may_have_remarks_and_one_server_a_line() {
         format!("agent --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --servers-file {}", file.display());
     let agent = Ongoing::start(&command);
     agent.wait_for("agent ready");
+    // Logged after the list was read.
+    agent.wait_for_log("no --state folder");
     assert!(!agent.err().contains("no server"), "{}", agent.err());
 
     std::fs::write(&file, "127.0.0.2\n9876\n").expect("written");

@@ -93,17 +93,19 @@ fn the_next_server_answers_for_one_that_is_dead_or_silent() {
     let dead = DeadPort::new();
     let (_listener, silent) = silent_server();
     let before = Instant::now();
-    let told = ask(&format!("route T1 -n {};{silent};{}", dead.address(), server.address));
+    let list = format!("{};{silent};{}", dead.address(), server.address);
+    let told = ask(&format!("route T1 --timeout 60s -n {list}"));
     assert_eq!(told.code, 0, "{}", told.err);
     assert!(told.out.contains("broker-a"), "{}", told.out);
     let remarks = told.remarks();
     assert_eq!(remarks.len(), 2, "{}", told.err);
     assert!(remarks[0].starts_with("note: cannot connect"), "{}", told.err);
     assert!(remarks[1].starts_with(&format!("note: {silent} had not answered after ")), "{}", told.err);
-    let told = ask(&format!("brokers -n {silent};{}", server.address));
+    let told = ask(&format!("brokers --timeout 60s -n {silent};{}", server.address));
     assert_eq!(told.code, 0, "{}", told.err);
     assert!(told.err.starts_with(&format!("note: {silent} had not answered after ")), "{}", told.err);
-    assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+    // Long before the silent one has had its time.
+    assert!(before.elapsed() < DEADLINE, "{:?}", before.elapsed());
 }
 
 #[test]
@@ -118,11 +120,10 @@ fn a_topic_that_only_the_second_server_knows_is_found() {
 #[test]
 fn a_silent_server_costs_no_more_than_the_limit() {
     let (_listener, silent) = silent_server();
-    let before = Instant::now();
     let told = ask(&format!("route T -n {silent} --timeout 300ms"));
     assert_eq!(told.code, 3);
-    assert!(told.sentence().contains("--timeout"), "{}", told.err);
-    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    let sentence = told.sentence();
+    assert!(sentence.contains("within 300ms") && sentence.contains("--timeout"), "{sentence}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_simulated_broker_satisfies_clients_and_probes() {
 fn a_paused_broker_keeps_its_connections_and_answers_nobody_until_it_goes_on() {
     let server = Server::start(&["--set", "scanNotActiveBrokerInterval=100"]);
     let fault = "heartbeat = \"100ms\"\ntimeout = \"1s\"\n\
-                 [[broker.fault]]\nat = \"2s\"\nfor = \"5s\"\nkind = \"pause\"\n";
+                 [[broker.fault]]\nat = \"5s\"\nfor = \"10s\"\nkind = \"pause\"\n";
     let (_folder, path) = one(fault);
     let brokers = Ongoing::start(&format!("register --from {path} -n {}", server.address));
     brokers.wait_for(": registered");
@@ -111,7 +111,7 @@ fn a_flapping_broker_goes_and_comes() {
     let server = Server::start(&[]);
     let (_folder, path) =
         one("[[broker.fault]]\nat = \"0s\"\nfor = \"3s\"\nkind = \"flapping\"\nevery = \"500ms\"\n");
-    let command = format!("register --from {path} --for 4s -o json -n {}", server.address);
+    let command = format!("register --from {path} --for 8s -o json -n {}", server.address);
     let told = ask(&command);
     assert_eq!(told.code, 0, "{}", told.err);
     let phases: Vec<String> = told

@@ -145,9 +145,9 @@ fn a_taken_admin_port_stops_the_start_only_if_it_was_chosen() {
 
     // The default port: whether this takes it or somebody has it, the server cannot.
     let _held = TcpListener::bind("127.0.0.1:9880");
-    let server = Server::start_with(&[], &[]);
+    let mut server = Server::start_with(&[], &[]);
     assert!(server.out().contains("\nadmin:  none, 127.0.0.1:9880 is not to be had"), "{}", server.out());
-    assert!(server.err().contains("no admin side"), "{}", server.err());
+    server.wait_until("the log says so", |server| server.err().contains("no admin side"));
     assert_eq!(server.ask("check").code, 0);
 }
 

@@ -41,7 +41,7 @@ fn an_outage_and_its_end_are_told_for_the_route_and_the_server() {
 fn programs_get_one_object_a_line_and_the_time_ends_it() {
     let server = Server::start(&[]);
     let _broker = server.register("broker-a", "127.0.0.1:10911", &["T1", "T2"]);
-    let told = server.ask("watch T1 --for 1s -o json");
+    let told = server.ask("watch T1 --for 5s -o json");
     assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
     let events: Vec<serde_json::Value> =
         told.out.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
@@ -56,7 +56,7 @@ fn programs_get_one_object_a_line_and_the_time_ends_it() {
 #[test]
 fn a_list_on_which_nobody_answers_ends_with_3() {
     let dead = DeadPort::new();
-    let told = ask(&format!("watch T1 --for 500ms -n {}", dead.address()));
+    let told = ask(&format!("watch T1 --for 2s -n {}", dead.address()));
     assert_eq!(told.code, 3, "{}{}", told.out, told.err);
     assert!(told.sentence().contains("no server of"), "{}", told.err);
 }

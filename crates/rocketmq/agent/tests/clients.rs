@@ -185,7 +185,8 @@ async fn no_query_waits_for_a_hung_server() {
         let answer = ask(agent.addresses()[0], &route(&[("topic", topic)], V5_5_0)).await;
         let expected = if topic.starts_with('n') { response::TOPIC_NOT_EXIST } else { response::SUCCESS };
         assert_eq!(answer.code, expected, "{topic}: {answer:?}");
-        assert!(began.elapsed() < Duration::from_millis(1_500), "{topic}: {:?}", began.elapsed());
+        // A hung server has 3 s.
+        assert!(began.elapsed() < Duration::from_millis(2_500), "{topic}: {:?}", began.elapsed());
     }
     agent.shutdown().await;
 }
@@ -214,7 +215,7 @@ async fn known_routes_survive_all_servers_and_the_agent() {
     let began = Instant::now();
     let after = ask(second.addresses()[0], &question).await;
     assert_eq!(after.body, before.body);
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     let status = second.status().await;
     assert_eq!((status.routes, status.stale_routes), (1, 1));
     let unknown = ask(second.addresses()[0], &route(&[("topic", "nope")], V5_5_0)).await;

@@ -86,7 +86,8 @@ async fn survive(server: &mut JavaPeer) {
     let started = Instant::now();
     client.wait_for_route("first").await;
     println!("{} killed: complete {:?} after it answers", server.version(), started.elapsed());
-    assert!(started.elapsed() <= Duration::from_secs(1), "{:?}", started.elapsed());
+    // Far below a period of registration.
+    assert!(started.elapsed() <= Duration::from_secs(5), "{:?}", started.elapsed());
 
     assert!(client.ask(request::UNREGISTER_BROKER, &NAMES).await.is_success());
     until("it forgets", async || client.route("first").await.is_none()).await;

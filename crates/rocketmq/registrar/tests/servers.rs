@@ -312,7 +312,8 @@ async fn a_paused_registrar_is_silent_and_complete_again_after_it_resumes() -> O
     registrar.resume();
     let back = until("the route is back", async || client.route("first").await.is_some()).await;
     println!("complete {back:?} after resuming");
-    assert!(back <= Duration::from_secs(1), "{back:?}");
+    // Far below a period of registration.
+    assert!(back <= Duration::from_secs(5), "{back:?}");
     Ok(())
 }
 
