@@ -174,7 +174,7 @@ impl Agent {
         };
         let relay = Relay::start(relay_options, &tasks);
         let shared = Arc::new(Shared {
-            routes: Routes::new(discovery.clone()),
+            routes: Routes::new(discovery.clone(), relay.clone()),
             reads: Reads::new(discovery.clone()),
             writes: Writes::new(servers.subscribe(), options.dialer, tasks.clone()),
             relay,

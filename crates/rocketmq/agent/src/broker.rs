@@ -29,6 +29,8 @@ pub(crate) struct Master {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Upstream {
     pub(crate) cursor: Cursor,
+    /// The last frame that it answered with success.
+    confirmed: u64,
     /// Whether there is a connection.
     pub connected: bool,
     /// When it last accepted a registration.
@@ -199,6 +201,20 @@ impl Broker {
         }
     }
 
+    /// A server answered this frame with success.
+    pub(crate) fn confirmed(&mut self, server: &Endpoint, number: u64) {
+        if let Some(upstream) = self.servers.get_mut(server) {
+            upstream.confirmed = upstream.confirmed.max(number);
+        }
+    }
+
+    /// Whether it announced this topic and no server has taken that yet.
+    #[must_use]
+    pub(crate) fn is_on_its_way(&self, topic: u64) -> bool {
+        let number = self.outbox.announced(topic);
+        number.is_some_and(|number| self.servers.values().all(|server| server.confirmed < number))
+    }
+
     /// A server answered.
     pub(crate) fn answered(&mut self, server: &Endpoint, sent: &Next, answer: &Answer, now: Millis) -> Then {
         let (last, told_current) = (self.outbox.last(), self.told_current);
@@ -210,6 +226,9 @@ impl Broker {
         Outbox::taken(&mut upstream.cursor, sent.number);
         self.answers = self.answers.saturating_add(1);
         let code = sent.frame.code;
+        if answer.is_success() {
+            upstream.confirmed = upstream.confirmed.max(sent.number);
+        }
         if !answer.is_success() {
             upstream.error = Some(said(answer));
         } else if code == request::REGISTER_BROKER {

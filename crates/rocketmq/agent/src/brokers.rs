@@ -288,6 +288,13 @@ impl Brokers {
         }
     }
 
+    /// Whether a broker announced the topic and no server has taken that yet.
+    #[must_use]
+    pub(crate) fn is_on_its_way(&self, topic: &str) -> bool {
+        let hash = hash_of(&self.hasher, topic);
+        self.brokers.values().any(|broker| broker.is_on_its_way(hash))
+    }
+
     /// A connection ended.
     pub(crate) fn connection_lost(&mut self, connection: u64, now: Millis) {
         for (address, broker) in &mut self.brokers {
@@ -369,6 +376,13 @@ impl Brokers {
     pub(crate) fn passed_on(&mut self, address: &str, server: &Endpoint, number: u64) {
         if let Some(broker) = self.brokers.get_mut(address) {
             broker.passed_on(server, number);
+        }
+    }
+
+    /// The server answered a frame whose answer nobody waited for.
+    pub(crate) fn confirmed(&mut self, address: &str, server: &Endpoint, number: u64) {
+        if let Some(broker) = self.brokers.get_mut(address) {
+            broker.confirmed(server, number);
         }
     }
 

@@ -24,6 +24,7 @@ mod session;
 mod state_file;
 pub mod status;
 mod store;
+mod under_way;
 mod upkeep;
 mod upstream;
 mod writes;

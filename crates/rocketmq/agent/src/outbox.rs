@@ -192,6 +192,12 @@ impl Outbox {
         })
     }
 
+    /// The last frame that announced this topic.
+    #[must_use]
+    pub(crate) fn announced(&self, hash: u64) -> Option<u64> {
+        self.owners.get(&hash).map(|owners| owners.table.max(owners.single))
+    }
+
     /// Forgets that the broker announced this topic: an operator deleted it (216), so a server that comes
     /// back must not hear of it from here.
     pub(crate) fn delete(&mut self, hash: u64) {

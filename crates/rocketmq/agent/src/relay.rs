@@ -159,6 +159,13 @@ impl Relay {
         self.desk.change(|brokers, _| brokers.delete_topic(topic, cluster));
     }
 
+    /// Waits until a name server took the topic, if a broker of this machine is announcing it to them, for `limit` at
+    /// most.
+    pub(crate) async fn topic_taken(&self, topic: &str, limit: Duration) {
+        let taken = |brokers: &crate::brokers::Brokers, _| (!brokers.is_on_its_way(topic)).then_some(());
+        self.desk.wait_for(self.desk.clock.now().after(limit), taken).await;
+    }
+
     /// How each broker stands, by address.
     #[must_use]
     pub fn status(&self) -> Vec<BrokerStatus> {

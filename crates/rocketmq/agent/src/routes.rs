@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use thiserror::Error;
 use waypost_net::clock::{Clock, Millis};
 use waypost_net::session::Answer;
 use waypost_rocketmq_discovery::client::Discovery;
@@ -17,7 +18,9 @@ use waypost_rocketmq_wire::frame::HeaderEncoding;
 use waypost_rocketmq_wire::message::Response;
 use waypost_rocketmq_wire::route_query::RouteQuery;
 
+use crate::relay::Relay;
 use crate::remark;
+use crate::under_way::{Crowded, UnderWay};
 
 /// A route that was confirmed within this is given as it is.
 const FRESH: Duration = Duration::from_secs(5);
@@ -31,12 +34,11 @@ const REFRESH_LIMIT: Duration = Duration::from_millis(200);
 /// How long a caller waits for a topic that is not known: the time-out of the original's clients (spec B3).
 const UNKNOWN_LIMIT: Duration = Duration::from_millis(2_900);
 
-/// How long "no such topic" is remembered, and how long a known route is given without another attempt after
-/// nobody confirmed it.
+/// How long a known route is given without another attempt after nobody confirmed it.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Unknown names that are remembered at once; more are asked for again.
-const ABSENT_MAX: usize = 10_000;
+/// How long a question waits for a server to take the topic, if a broker of this machine is announcing it.
+const ANNOUNCED_LIMIT: Duration = Duration::from_millis(200);
 
 /// A route with its encoded bodies, which the first caller of each dialect makes.
 #[derive(Debug)]
@@ -52,8 +54,9 @@ struct Rendered {
 pub(crate) struct Routes {
     discovery: Discovery,
     clock: Clock,
+    relay: Relay,
     rendered: papaya::HashMap<Arc<str>, Arc<Rendered>>,
-    absent: papaya::HashMap<Arc<str>, Millis>,
+    unknown: UnderWay,
 }
 
 /// A query that has to wait, without what it borrowed.
@@ -118,19 +121,23 @@ impl Rendered {
     }
 }
 
-fn write_absent(query: &RouteQuery<'_>, opaque: i32, encoding: HeaderEncoding, output: &mut Vec<u8>) {
-    let remark = query.no_route_remark();
-    let absent = Response { opaque, remark: Some(&remark), ..Response::new(response::TOPIC_NOT_EXIST) };
-    absent.write(encoding, output);
+/// Why a query has no route.
+#[derive(Debug, Error)]
+enum Unanswered {
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
 }
 
 impl Routes {
-    pub(crate) fn new(discovery: Discovery) -> Self {
+    pub(crate) fn new(discovery: Discovery, relay: Relay) -> Self {
         Self {
             clock: discovery.clock().clone(),
             discovery,
+            relay,
             rendered: papaya::HashMap::new(),
-            absent: papaya::HashMap::new(),
+            unknown: UnderWay::default(),
         }
     }
 
@@ -144,58 +151,51 @@ impl Routes {
         output: &mut Vec<u8>,
     ) -> bool {
         let rendered = self.rendered.pin();
-        if let Some(known) = rendered.get(query.topic) {
-            let fresh = now.get() < known.fresh_until.load(Ordering::Relaxed);
-            if fresh {
-                known.write(query, opaque, encoding, output);
-            }
-            return fresh;
+        let Some(known) = rendered.get(query.topic) else { return false };
+        let fresh = now.get() < known.fresh_until.load(Ordering::Relaxed);
+        if fresh {
+            known.write(query, opaque, encoding, output);
         }
-        let absent = self.absent.pin();
-        let known_absent = absent.get(query.topic).is_some_and(|until| now < *until);
-        if known_absent {
-            write_absent(query, opaque, encoding, output);
-        }
-        known_absent
+        fresh
     }
 
     /// Answers after asking: a known route after 200 ms at most, an unknown topic within the caller's patience.
     pub(crate) async fn answer(&self, waiting: Waiting) -> Answer {
         let query = waiting.query();
         let mut bytes = Vec::new();
+        let mut failed = |code, remark: &str| {
+            let response = Response { opaque: waiting.opaque, remark: Some(remark), ..Response::new(code) };
+            response.write(waiting.encoding, &mut bytes);
+        };
         match self.look_up(&waiting.topic).await {
             Ok(rendered) => rendered.write(&query, waiting.opaque, waiting.encoding, &mut bytes),
-            Err(LookupError::NotExist { .. }) => {
-                write_absent(&query, waiting.opaque, waiting.encoding, &mut bytes);
+            Err(Unanswered::Lookup(LookupError::NotExist { .. })) => {
+                failed(response::TOPIC_NOT_EXIST, &query.no_route_remark());
             }
-            Err(error) => {
-                let remark = remark::of_lookup(&error);
-                let failed = Response {
-                    opaque: waiting.opaque,
-                    remark: Some(&remark),
-                    ..Response::new(response::SYSTEM_ERROR)
-                };
-                failed.write(waiting.encoding, &mut bytes);
-            }
+            Err(Unanswered::Lookup(error)) => failed(response::SYSTEM_ERROR, &remark::of_lookup(&error)),
+            Err(Unanswered::Crowded(error)) => failed(response::SYSTEM_BUSY, &error.to_string()),
         }
         Answer { bytes, close: None }
     }
 
-    async fn look_up(&self, topic: &Arc<str>) -> Result<Arc<Rendered>, LookupError> {
+    async fn look_up(&self, topic: &Arc<str>) -> Result<Arc<Rendered>, Unanswered> {
         let age = if topic.starts_with(MEMBER_GROUP_TOPIC_PREFIX) { FRESH_MEMBERS } else { FRESH };
         let is_known = self.discovery.known(topic).is_some_and(|known| known.route.is_some());
-        let limit = if is_known { REFRESH_LIMIT } else { UNKNOWN_LIMIT };
-        let found = self.discovery.younger_than(topic, age, limit).await;
+        let found = if is_known {
+            self.discovery.younger_than(topic, age, REFRESH_LIMIT).await
+        } else {
+            let _place = self.unknown.enter(topic)?;
+            let until = self.clock.now().after(UNKNOWN_LIMIT);
+            self.relay.topic_taken(topic, ANNOUNCED_LIMIT).await;
+            self.discovery.younger_than(topic, age, until.since(self.clock.now())).await
+        };
         let now = self.clock.now();
         if let Err(LookupError::NotExist { .. }) = &found {
             self.rendered.pin().remove(&**topic);
-            if self.absent.len() < ABSENT_MAX {
-                self.absent.pin().insert(Arc::clone(topic), now.after(SHORT));
-            }
         }
         let known = found?;
         let Some(route) = known.route else {
-            return Err(LookupError::NotExist { topic: topic.to_string(), said: Vec::new() });
+            return Err(LookupError::NotExist { topic: topic.to_string(), said: Vec::new() }.into());
         };
         let fresh_until = known.checked.map_or(Millis::ZERO, |checked| checked.after(age));
         // Who could not be confirmed is not asked for by every query.
@@ -212,8 +212,6 @@ impl Routes {
 
     /// Drops what nobody asked for lately.
     pub(crate) fn sweep(&self) {
-        let now = self.clock.now();
-        self.absent.pin().retain(|_, until| now < *until);
         self.rendered.pin().retain(|topic, _| self.discovery.known(topic).is_some());
     }
 }

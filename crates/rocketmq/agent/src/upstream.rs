@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_remoting::connection::Connection;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
@@ -23,6 +23,10 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// registration and its end in the backlog of a stopped server, which it may read in any order when it goes on. A
 /// machine that is gone is noticed by the system, much earlier.
 const ANSWER_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long the answer to a single topic is listened for. It is of use for the first moments only, and a server below
+/// 5.0 gives none.
+const TOPIC_ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Pause before the next attempt to connect: the first, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -112,13 +116,43 @@ impl Link {
 
     async fn put(&self, connection: &Connection, next: Next) -> Result<Then, CallError> {
         let (address, server) = (&self.address, &self.server);
-        if next.frame.oneway || may_stay_unanswered(next.frame.code) {
-            connection.send_frame(next.frame.bytes)?;
+        let unawaited = next.frame.oneway || may_stay_unanswered(next.frame.code);
+        if unawaited {
+            if next.frame.oneway || next.frame.code != request::REGISTER_TOPIC_IN_NAMESRV {
+                connection.send_frame(next.frame.bytes)?;
+            } else {
+                self.put_topic(connection, &next).await?;
+            }
             self.desk.change(|brokers, _| brokers.passed_on(address, server, next.number));
             return Ok(Then::GoOn);
         }
         let answer = connection.exchange(next.frame.bytes.clone(), next.frame.opaque, ANSWER_LIMIT).await?;
         Ok(self.desk.change(|brokers, now| brokers.answered(address, server, &next, &answer, now)))
+    }
+
+    /// Sends a single topic without waiting for the answer. If one comes, the server has the topic, and who asks for
+    /// it needs not wait any more.
+    async fn put_topic(&self, connection: &Connection, next: &Next) -> Result<(), CallError> {
+        let (open, bytes, opaque) = (connection.clone(), next.frame.bytes.clone(), next.frame.opaque);
+        let mut exchange = Box::pin(async move { open.exchange(bytes, opaque, ANSWER_LIMIT).await });
+        let answered = tokio::select! {
+            biased;
+            answered = &mut exchange => Some(answered?),
+            // It was sent, in its place among the frames, when it was asked for the first time.
+            () = std::future::ready(()) => None,
+        };
+        let (desk, address, server) = (Arc::clone(&self.desk), self.address.clone(), self.server.clone());
+        let number = next.number;
+        self.tasks.spawn(async move {
+            let answer = match answered {
+                Some(answer) => Some(answer),
+                None => timeout(TOPIC_ANSWER_LIMIT, exchange).await.ok().and_then(Result::ok),
+            };
+            if answer.is_some_and(|answer| answer.is_success()) {
+                desk.change(|brokers, _| brokers.confirmed(&address, &server, number));
+            }
+        });
+        Ok(())
     }
 
     /// There is no connection any more.

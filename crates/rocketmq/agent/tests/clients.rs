@@ -192,6 +192,52 @@ async fn no_query_waits_for_a_hung_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_topic_is_found_as_soon_as_a_server_has_it_whatever_was_answered_before() {
+    let folder = Folder::new();
+    let name_server = server(&folder);
+    let servers = [name_server.addresses()[0]];
+    let agent = agent(&servers, &folder);
+    for number in 0..3 {
+        let (name, topic) = (format!("b{number}"), format!("T{number}"));
+        let question = [("topic", topic.as_str())];
+        let absent = ask(agent.addresses()[0], &route(&question, V5_5_0)).await;
+        assert_eq!(absent.code, response::TOPIC_NOT_EXIST, "{absent:?}");
+        let _broker = broker(&servers, &name, "", &[&topic]).await;
+        let found = ask(agent.addresses()[0], &route(&question, V5_5_0)).await;
+        assert!(found.is_success(), "{found:?}");
+    }
+    agent.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_unknown_topic_too_many_is_told_instead_of_asked_for() {
+    const ASKED: usize = 260;
+    let folder = Folder::new();
+    let (hung, _listener) = hung().await;
+    let agent = agent(&[hung], &folder);
+    let mut connections = Vec::new();
+    for _ in 0..ASKED {
+        let endpoint = Endpoint::from(agent.addresses()[0]);
+        connections
+            .push(Connection::open(&Dialer::default(), &endpoint, LONG, &Tasks::new()).await.expect("open"));
+    }
+    let mut calls = tokio::task::JoinSet::new();
+    for (number, connection) in connections.into_iter().enumerate() {
+        calls.spawn(async move {
+            let topic = format!("T{number}");
+            connection.call(&route(&[("topic", &topic)], V5_5_0), LONG).await.expect("an answer")
+        });
+    }
+    let answers = calls.join_all().await;
+    let refused: Vec<&Answer> =
+        answers.iter().filter(|answer| answer.code == response::SYSTEM_BUSY).collect();
+    assert_eq!(refused.len(), ASKED - 256, "{refused:?}");
+    let remark = refused[0].remark.as_deref().expect("a reason");
+    assert!(remark.contains("256 unknown topics"), "{remark}");
+    agent.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn known_routes_survive_all_servers_and_the_agent() {
     let folder = Folder::new();
     let name_server = server(&folder);

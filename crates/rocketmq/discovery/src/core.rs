@@ -76,6 +76,8 @@ struct Waiter {
     deadline: Millis,
     /// Whether the known route is no answer when it could not be confirmed.
     strict: bool,
+    /// Whether the question was under way when it came: a server may have denied the topic before that.
+    joined: bool,
 }
 
 /// The state of a discovery.
@@ -190,7 +192,9 @@ impl Core {
         // A known route is given when the caller's time is over, and the question goes on.
         let until = if entry.topic.route.is_some() { deadline.max(now.after(POLL_LIMIT)) } else { deadline };
         let running = entry.query;
-        self.waiters.insert(ticket, Waiter { topic: Arc::clone(&topic), began: now, deadline, strict });
+        let joined = running.is_some();
+        self.waiters
+            .insert(ticket, Waiter { topic: Arc::clone(&topic), began: now, deadline, strict, joined });
         match running.and_then(|id| self.queries.get_mut(&id)) {
             Some(query) => query.extend(until),
             None => self.start_query(&topic, until, true, now),
@@ -488,11 +492,8 @@ impl Core {
             // Never later than the period: who relies on it counts from the last poll.
             (false, false) => self.poll_period.mul_f64(self.random.random_range(0.8..=1.0)),
         };
-        for ticket in std::mem::take(&mut entry.waiters) {
-            if let Some(waiter) = self.waiters.remove(&ticket) {
-                let result = self.result_for(&waiter, &query.said, failed, now);
-                self.actions.push(Action::Found(ticket, result));
-            }
+        if self.answer_waiters(name, &query.said, failed, now) {
+            return;
         }
         // A name that nobody has and nobody watches is not remembered: names come from peers.
         let unknown =
@@ -503,6 +504,37 @@ impl Core {
         } else {
             self.poll_at(name, now.after(wait));
         }
+    }
+
+    /// Answers who waits for the topic. Who came while the question was under way takes its route but not its denial,
+    /// which may be older than the caller's own question, in which the topic may have been created: for those all is
+    /// asked again. Returns whether it is.
+    fn answer_waiters(&mut self, name: &Arc<str>, said: &[Said], failed: bool, now: Millis) -> bool {
+        let Some(entry) = self.topics.get_mut(name) else { return false };
+        let mut again = None;
+        for ticket in std::mem::take(&mut entry.waiters) {
+            let Some(waiter) = self.waiters.get(&ticket) else { continue };
+            let result = self.result_for(waiter, said, failed, now);
+            if waiter.joined && matches!(result, Err(LookupError::NotExist { .. })) {
+                let (tickets, until) = again.get_or_insert_with(|| (Vec::new(), waiter.deadline));
+                tickets.push(ticket);
+                *until = waiter.deadline.max(*until);
+                continue;
+            }
+            self.waiters.remove(&ticket);
+            self.actions.push(Action::Found(ticket, result));
+        }
+        let Some((tickets, until)) = again else { return false };
+        for ticket in &tickets {
+            if let Some(waiter) = self.waiters.get_mut(ticket) {
+                waiter.joined = false;
+            }
+        }
+        if let Some(entry) = self.topics.get_mut(name) {
+            entry.waiters = tickets;
+        }
+        self.start_query(name, until, true, now);
+        true
     }
 
     fn result_for(

@@ -536,3 +536,34 @@ fn a_new_server_gets_the_state_and_one_that_left_is_let_go() {
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 10), [], "it has everything");
     assert!(brokers.upstream(MASTER, &server(2)).is_none());
 }
+
+#[test]
+fn a_topic_is_on_its_way_until_one_server_took_it() {
+    let mut brokers = Brokers::default();
+    brokers.follow(&[server(1), server(2)]);
+    assert!(!brokers.is_on_its_way("a"));
+    SAYS.to(&mut brokers, 0).expect("registered");
+    assert!(brokers.is_on_its_way("a") && brokers.is_on_its_way("c") && !brokers.is_on_its_way("d"));
+    let first = brokers.next(MASTER, &server(2), at(1)).expect("the registration");
+    brokers.answered(MASTER, &server(2), &first, &reply::error("no"), at(1));
+    assert!(brokers.is_on_its_way("a"), "it refused");
+    let first = brokers.next(MASTER, &server(1), at(1)).expect("the registration");
+    brokers.answered(MASTER, &server(1), &first, &accepted(&[], b""), at(1));
+    assert!(!brokers.is_on_its_way("a"));
+    // A topic alone, whose answer nobody waits for.
+    let body = {
+        let queues = QueueData { broker_name: "broker-a".to_owned(), ..QueueData::default() };
+        let data = TopicRouteData { queue_datas: vec![queues], ..TopicRouteData::default() };
+        let mut bytes = Vec::new();
+        data.encode(waypost_rocketmq_wire::body::Dialect::Standard, &mut bytes);
+        bytes
+    };
+    let single = frame(request::REGISTER_TOPIC_IN_NAMESRV, &[("topic", "d")], &body, false);
+    let Ok(Heard::Topic(topic)) = heard(&single) else { panic!("no topic") };
+    assert!(brokers.topic(&topic, CONNECTION, at(2)));
+    let next = brokers.next(MASTER, &server(1), at(2)).expect("the topic");
+    brokers.passed_on(MASTER, &server(1), next.number);
+    assert!(brokers.is_on_its_way("d") && !brokers.is_on_its_way("a"), "sent is not taken");
+    brokers.confirmed(MASTER, &server(1), next.number);
+    assert!(!brokers.is_on_its_way("d"));
+}

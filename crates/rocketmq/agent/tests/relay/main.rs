@@ -4,6 +4,7 @@
     reason = "tests measure how long calls take and drive peers of their own"
 )]
 
+mod announced;
 mod deletion;
 mod goodbye;
 mod java;

@@ -210,6 +210,83 @@ fn an_error_names_each_server_once_with_its_last_word() {
     assert_eq!(first_rounds, 0, "{said:?}");
 }
 
+type Ends = Vec<(Ticket, Result<Known, LookupError>)>;
+
+/// The tries that the core wants made now, and the ends of lookups.
+fn tries(core: &mut Core) -> (Vec<TryId>, Ends) {
+    let (mut asked, mut found) = (Vec::new(), Vec::new());
+    for action in core.take_actions() {
+        match action {
+            Action::Ask { id, .. } => asked.push(id),
+            Action::Found(ticket, result) => found.push((ticket, result)),
+            _ => {}
+        }
+    }
+    (asked, found)
+}
+
+#[test]
+fn who_joins_a_question_takes_its_route() {
+    let mut core = core(1);
+    lookup(&mut core, 1, "T", 0, 3_000);
+    let (asked, _) = tries(&mut core);
+    lookup(&mut core, 2, "T", 10, 3_000);
+    core.replied(asked[0], Reply::Route(route(&["a"])), at(20));
+    let (asked, found) = tries(&mut core);
+    assert_eq!((asked.len(), found.len()), (0, 2));
+    assert!(found.iter().all(|(_, result)| result.is_ok()));
+}
+
+#[test]
+fn who_joins_a_question_does_not_take_its_denial_but_asks_again() {
+    let mut core = core(1);
+    lookup(&mut core, 1, "T", 0, 3_000);
+    let (first, _) = tries(&mut core);
+    // The topic may have been created meanwhile, and the answer may be on its way already.
+    lookup(&mut core, 2, "T", 10, 3_000);
+    lookup(&mut core, 3, "T", 10, 1_000);
+    core.replied(first[0], Reply::NotExist, at(20));
+    let (second, found) = tries(&mut core);
+    assert!(matches!(found[..], [(Ticket(1), Err(LookupError::NotExist { .. }))]), "{found:?}");
+    assert_eq!(second.len(), 1, "one question for both");
+    lookup(&mut core, 4, "T", 25, 3_000);
+    core.replied(second[0], Reply::NotExist, at(30));
+    let (third, found) = tries(&mut core);
+    let denied: Vec<Ticket> = found.iter().map(|(ticket, _)| *ticket).collect();
+    assert_eq!(denied, [Ticket(2), Ticket(3)]);
+    core.replied(third[0], Reply::Route(route(&["a"])), at(40));
+    let (asked, found) = tries(&mut core);
+    assert!(asked.is_empty() && matches!(found[..], [(Ticket(4), Ok(_))]), "{found:?}");
+}
+
+#[test]
+fn who_joins_a_poll_that_finds_the_topic_gone_asks_again() {
+    let mut core = core(1);
+    lookup(&mut core, 1, "T", 0, 3_000);
+    serve(&mut core, at(0), |_| Reply::Route(route(&["a"])));
+    let refresh = |core: &mut Core, ticket, now| {
+        let lookup = Lookup {
+            topic: "T".into(),
+            max_age: Some(Duration::ZERO),
+            strict: false,
+            deadline: at(now + 200),
+        };
+        core.lookup(Ticket(ticket), lookup, at(now));
+    };
+    refresh(&mut core, 2, 1_000);
+    serve(&mut core, at(1_000), |_| Reply::NotExist);
+    refresh(&mut core, 3, 70_000);
+    let (asked, _) = tries(&mut core);
+    refresh(&mut core, 4, 70_001);
+    for id in asked {
+        core.replied(id, Reply::NotExist, at(70_002));
+    }
+    let (asked, found) = tries(&mut core);
+    assert!(matches!(found[..], [(Ticket(3), Err(LookupError::NotExist { .. }))]), "{found:?}");
+    core.replied(asked[0], Reply::Route(route(&["a"])), at(70_003));
+    assert!(matches!(tries(&mut core).1[..], [(Ticket(4), Ok(_))]));
+}
+
 #[test]
 fn while_nobody_answers_only_probes_go_out_and_known_routes_are_stale() {
     let mut core = core(3);
