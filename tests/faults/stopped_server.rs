@@ -40,6 +40,13 @@ fn queries_that_waited_too_long_are_dropped_and_newer_ones_answered() {
         assert_eq!(client.next(), None, "a query that waited for {STANDSTILL:?} was answered");
     }
     server.expect_count("stale_queries_total", "", 5);
+    server.expect_count("standstills_total", "", 1);
+    server.expect_count("standstill_seconds_total", "", 4);
+    let [line] = &server.log_lines("the process stood still")[..] else {
+        panic!("not one line about the standstill:\n{}", server.log());
+    };
+    let milliseconds = line.rsplit("milliseconds=").next().and_then(|text| text.trim().parse::<u128>().ok());
+    assert!(milliseconds.is_some_and(|length| length >= STANDSTILL.as_millis() - 200), "{line}");
     server.expect_count("connections_ended_total", "reason=\"stale_query\"", 5);
     assert_eq!(first_answer(&server, "TopicA", Duration::from_secs(3)), Some(0));
     assert!(continued.elapsed() < Duration::from_secs(4), "it came after {:?}", continued.elapsed());

@@ -467,3 +467,21 @@ fn a_state_that_cannot_be_kept_is_told() {
     agent.wait_for_log("its route will not survive the agent's death");
     wait_for_route(&server, "T1", 0, DEADLINE);
 }
+
+#[test]
+fn a_standstill_of_the_agent_leaves_a_line_with_its_length_and_is_counted() {
+    let server = Server::start(&[]);
+    let agent = Agent::start(&format!("-n {}", server.address));
+    agent.process.send(Signal::STOP);
+    // Longer than what a busy machine costs; there is nothing to wait for.
+    std::thread::sleep(Duration::from_millis(3_500));
+    agent.process.send(Signal::CONT);
+    agent.wait_for_log("the process stood still");
+    let log = agent.process.err();
+    let line = log.lines().find(|line| line.contains("the process stood still")).expect("it is there");
+    let milliseconds = line.rsplit("milliseconds=").next().and_then(|text| text.trim().parse::<u32>().ok());
+    assert!(milliseconds.is_some_and(|length| length > 3_000), "{line}");
+    let (_, metrics) = get(&agent.admin, "/metrics");
+    assert!(metrics.contains("\nwaypost_agent_standstills_total 1\n"), "{metrics}");
+    assert!(metrics.contains("\nwaypost_agent_standstill_seconds_total 3."), "{metrics}");
+}

@@ -154,13 +154,21 @@ pub struct Pulse {
 struct Beat {
     now: AtomicU64,
     freezes: AtomicU64,
+    /// Milliseconds of all freezes.
+    frozen: AtomicU64,
     thawed_at: AtomicU64,
 }
 
 impl Beat {
     fn tick(&self, now: Millis) {
-        let previous = Millis(self.now.load(Ordering::Relaxed));
-        if now.since(previous) > FREEZE_THRESHOLD {
+        let stood_still = now.since(Millis(self.now.load(Ordering::Relaxed)));
+        if stood_still > FREEZE_THRESHOLD {
+            let milliseconds = u64::try_from(stood_still.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(
+                milliseconds,
+                "the process stood still and goes on: it was stopped, or its machine was paused or starved"
+            );
+            self.frozen.fetch_add(milliseconds, Ordering::Relaxed);
             self.thawed_at.store(now.get(), Ordering::Relaxed);
             // Release: who sees the new epoch sees when the freeze ended.
             self.freezes.fetch_add(1, Ordering::Release);
@@ -172,8 +180,12 @@ impl Beat {
 impl Pulse {
     /// A pulse at `now` that only [`Pulse::tick`] moves.
     pub fn new(now: Millis) -> Self {
-        let beat =
-            Beat { now: AtomicU64::new(now.get()), freezes: AtomicU64::new(0), thawed_at: AtomicU64::new(0) };
+        let beat = Beat {
+            now: AtomicU64::new(now.get()),
+            freezes: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
+            thawed_at: AtomicU64::new(0),
+        };
         Self { beat: Arc::new(beat) }
     }
 
@@ -189,7 +201,7 @@ impl Pulse {
         Ok(pulse)
     }
 
-    /// Stores `now`, and notes a freeze if the last tick was too long ago.
+    /// Stores `now`; notes and logs a freeze if the last tick was too long ago.
     pub fn tick(&self, now: Millis) {
         self.beat.tick(now);
     }
@@ -207,6 +219,11 @@ impl Pulse {
     /// How many times the process stood still for longer than [`FREEZE_THRESHOLD`].
     pub fn freeze_epoch(&self) -> u64 {
         self.beat.freezes.load(Ordering::Acquire)
+    }
+
+    /// For how long the process stood still in all these times together.
+    pub fn frozen_for(&self) -> Duration {
+        Duration::from_millis(self.beat.frozen.load(Ordering::Relaxed))
     }
 
     /// When the pulse's thread noticed that the last freeze was over; [`Millis::ZERO`] before the first.
@@ -283,6 +300,7 @@ mod tests {
         pulse.tick(Millis::new(3_201));
         pulse.tick(Millis::new(3_301));
         assert_eq!(pulse.freeze_epoch(), 1);
+        assert_eq!(pulse.frozen_for(), Duration::from_millis(3_101));
         assert_eq!(pulse.thawed_at(), Millis::new(3_201));
         assert_eq!(pulse.stalled_for(Millis::new(3_301)), Duration::ZERO);
     }

@@ -254,7 +254,7 @@ impl Agent {
 
     /// Everything that is counted and measured, in the text format of Prometheus.
     pub async fn metrics_text(&self) -> String {
-        self.shared.metrics.text(&self.status().await)
+        self.shared.metrics.text(&self.status().await, &self.shared.pulse)
     }
 
     /// Stops listening, lets connections finish what was read, saves, and closes everything. Brokers are not

@@ -1,8 +1,11 @@
 //! What the agent counts.
 
+use std::fmt::Write as _;
+
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use waypost_net::clock::Pulse;
 
 use crate::status::Status;
 
@@ -50,13 +53,25 @@ impl Metrics {
     }
 
     /// Everything in the text format of Prometheus.
-    pub(crate) fn text(&self, status: &Status) -> String {
+    pub(crate) fn text(&self, status: &Status, pulse: &Pulse) -> String {
         let mut text = String::new();
         // Writing to a text cannot fail.
         let _ = encode(&mut text, &self.registry);
         let end = text.rfind("# EOF").unwrap_or(text.len());
         text.truncate(end);
         status.write_metrics(&mut text);
+        let standstills = [
+            ("standstills", "Times that the whole process stood still", pulse.freeze_epoch() as f64),
+            (
+                "standstill_seconds",
+                "Time that the whole process stood still",
+                pulse.frozen_for().as_secs_f64(),
+            ),
+        ];
+        for (name, help, value) in standstills {
+            let name = format!("waypost_agent_{name}");
+            let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} counter\n{name}_total {value}");
+        }
         text.push_str("# EOF\n");
         text
     }

@@ -1,6 +1,6 @@
 //! What the admin side shows of a running server. Nothing here changes anything.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -261,7 +261,7 @@ impl View {
         for (name, help, value) in gauges {
             sample(&mut text, "gauge", name, "", help, value);
         }
-        let counters: [(&str, &str, u64); 6] = [
+        let counters: [(&str, &str, u64); 7] = [
             ("connections_accepted", "Connections accepted", accepted.accepted),
             ("connections_over_limit", "Connections closed at once: connectionsMax", accepted.over_limit),
             (
@@ -274,12 +274,16 @@ impl View {
                 "Accepts that failed for want of file descriptors",
                 accepted.out_of_files,
             ),
+            ("standstills", "Times that the whole process stood still", self.state.pulse.freeze_epoch()),
             ("kv_writes", "Files written for the KV configuration", kv.writes),
             ("kv_write_failures", "Writes of the KV configuration that failed", kv.failures),
         ];
         for (name, help, value) in counters {
             sample(&mut text, "counter", name, "_total", help, value);
         }
+        let stood_still = self.state.pulse.frozen_for();
+        let help = "Time that the whole process stood still";
+        sample(&mut text, "counter", "standstill_seconds", "_total", help, stood_still.as_secs_f64());
         if let Some(tls) = self.tls.as_ref().map(ServerTls::counts) {
             sample(&mut text, "counter", "tls_handshakes", "_total", "TLS handshakes", tls.handshakes);
             let help = "TLS handshakes that failed";
@@ -291,7 +295,7 @@ impl View {
     }
 }
 
-fn sample(text: &mut String, kind: &str, name: &str, suffix: &str, help: &str, value: u64) {
+fn sample(text: &mut String, kind: &str, name: &str, suffix: &str, help: &str, value: impl fmt::Display) {
     let name = format!("waypost_nameserver_{name}");
     // Writing to a String does not fail.
     let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}\n{name}{suffix} {value}");
