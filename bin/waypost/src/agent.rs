@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sd_notify::NotifyState;
 use waypost_cli::arguments::{AgentArguments, AgentCommand};
 use waypost_cli::exit::Exit;
 use waypost_cli::{agent_status, run};
 use waypost_net::address::AddressList;
 use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
+use waypost_net::watchdog::{Watchdog, WatchdogOptions};
 use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options, StartError};
 use waypost_rocketmq_nameserver::config::{LogFormat, LogLevel, Logs};
 use waypost_rocketmq_remoting::source::{Source, SourceError};
 
+use crate::serve::abort;
 use crate::signals::{Signals, Wish};
-use crate::{ask, logs, options, output, report};
+use crate::{ask, logs, options, output, report, systemd};
 
 /// Where the HTTP side is unless set.
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9881);
@@ -44,6 +45,15 @@ pub(crate) fn agent(arguments: AgentArguments) -> ExitCode {
         output::error(&format!("no thread for the logs: {error:#}"));
         return ExitCode::from(Exit::No.code());
     }
+    let watchdog = match Watchdog::start(WatchdogOptions::default(), abort) {
+        Ok(watchdog) => watchdog,
+        Err(error) => {
+            output::error(&format!(
+                "no thread for the watchdog: {error}; raise the limit of processes (ulimit -u)"
+            ));
+            return ExitCode::from(Exit::No.code());
+        }
+    };
     let source = match source(&arguments) {
         Ok(source) => source,
         Err(error) => {
@@ -64,6 +74,7 @@ pub(crate) fn agent(arguments: AgentArguments) -> ExitCode {
         dialer,
         access,
         state: arguments.state.clone(),
+        watchdog,
     };
     let ended = start(options, &arguments);
     logs::flush();
@@ -119,6 +130,7 @@ async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<E
             "no --state folder: after the agent's own end brokers are off the route until they register"
         );
     }
+    let watchdog = options.watchdog.clone();
     let agent = Arc::new(Agent::start(options).map_err(with_next_step)?);
     let tasks = Tasks::new();
     let admin = admin.map(|listeners| waypost_admin::agent::serve(listeners, Arc::clone(&agent), &tasks));
@@ -130,12 +142,11 @@ async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<E
     }
     output::data(text.as_bytes());
     tracing::info!(listening = listening.join(", "), version = env!("CARGO_PKG_VERSION"), "agent started");
-    // Without systemd there is nobody to notify.
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    systemd::ready(&watchdog).context("no thread for systemd's watchdog")?;
 
     let signal = follow(&agent, arguments.servers_file.clone(), &mut signals).await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    systemd::stopping();
     agent.shutdown().await;
     tasks.cancel();
     tasks.drain(REST_LIMIT).await;

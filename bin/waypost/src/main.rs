@@ -10,6 +10,7 @@ mod options;
 mod output;
 mod serve;
 mod signals;
+mod systemd;
 
 use std::process::ExitCode;
 

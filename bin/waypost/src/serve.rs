@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sd_notify::NotifyState;
 use waypost_admin::Admin;
 use waypost_cli::arguments::ServeArguments;
 use waypost_cli::exit::Exit;
@@ -18,7 +17,7 @@ use waypost_rocketmq_nameserver::config::{Configuration, Source};
 use waypost_rocketmq_nameserver::{NameServer, StartOptions};
 
 use crate::signals::Signals;
-use crate::{configuration, logs, output};
+use crate::{configuration, logs, output, systemd};
 
 /// How long readers of the admin side may take to end.
 const REST_LIMIT: Duration = Duration::from_millis(500);
@@ -86,12 +85,11 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
     );
     output::data(text.as_bytes());
     report_start(&server);
-    // Without systemd there is nobody to notify.
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    systemd::ready(server.watchdog()).context("no thread for systemd's watchdog")?;
 
     let signal = signals.stopping().await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
-    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    systemd::stopping();
     if let Some(admin) = &admin {
         admin.note_stopping();
     }

@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread};
 
+use crate::watchdog::Watchdog;
+
 /// How often the pulse's thread stores the time. Coarse enough to cost nothing, fine enough for idle and
 /// lease decisions, which are made in seconds.
 pub const PULSE_PERIOD: Duration = Duration::from_millis(100);
@@ -195,9 +197,28 @@ impl Pulse {
     ///
     /// When the operating system gives no thread.
     pub fn start(clock: Clock) -> io::Result<Self> {
+        Self::start_with(clock, || {})
+    }
+
+    /// As [`Pulse::start`], with a watchdog that notices if the thread stops. The thread in turn looks after the
+    /// watchdog's: neither can hang unseen.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system gives no thread.
+    pub fn start_watched(clock: Clock, watchdog: &Watchdog) -> io::Result<Self> {
+        let (mut watch, mut companion) = (watchdog.watch("pulse thread", 0), watchdog.companion());
+        watch.begin(0);
+        Self::start_with(clock, move || {
+            watch.progress(0);
+            companion.tick(PULSE_PERIOD);
+        })
+    }
+
+    fn start_with(clock: Clock, each: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let pulse = Self::new(clock.now());
         let beat = Arc::downgrade(&pulse.beat);
-        thread::Builder::new().name("pulse".into()).spawn(move || keep_beating(&beat, &clock))?;
+        thread::Builder::new().name("pulse".into()).spawn(move || keep_beating(&beat, &clock, each))?;
         Ok(pulse)
     }
 
@@ -239,11 +260,12 @@ impl Pulse {
     }
 }
 
-fn keep_beating(beat: &Weak<Beat>, clock: &Clock) {
+fn keep_beating(beat: &Weak<Beat>, clock: &Clock, mut each: impl FnMut()) {
     loop {
         thread::sleep(PULSE_PERIOD);
         let Some(beat) = beat.upgrade() else { return };
         beat.tick(clock.now());
+        each();
     }
 }
 

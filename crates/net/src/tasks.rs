@@ -75,6 +75,21 @@ impl Tasks {
         tokio::spawn(self.tracker.track_future(task))
     }
 
+    /// Starts a task that ends when the tasks are asked to, wherever it waits then.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn_until_stopped(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop();
+        self.spawn(async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                () = task => {}
+            }
+        });
+    }
+
     /// Starts a task on a runtime of the caller's choice.
     pub fn spawn_on<F>(&self, runtime: &Handle, task: F) -> JoinHandle<F::Output>
     where

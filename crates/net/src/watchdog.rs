@@ -4,8 +4,13 @@
 //! counts ticks; a watch that stays busy without progress for too many of them is reported, once per stall.
 //! The thread counts its own ticks and not the clock, so that a stopped and continued process is no stall:
 //! the thread was stopped as well.
+//!
+//! A thread that waits for work hangs as well if it would not wake for it. So threads that serve never count as
+//! waiting: they wake every [`BEAT_PERIOD`] and mark progress. The watchdog's own thread is looked after by that
+//! of the pulse ([`Pulse::start_watched`](crate::clock::Pulse::start_watched)). A process of which every thread
+//! stands still needs somebody outside, who is told by [`Vitals`].
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use std::{fmt, io, thread};
@@ -15,6 +20,9 @@ pub const DEFAULT_TICK: Duration = Duration::from_millis(500);
 
 /// How long busy without progress is a stall by default.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a thread that waits for work marks that it would wake for it.
+pub const BEAT_PERIOD: Duration = Duration::from_millis(500);
 
 /// What a watchdog goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +45,31 @@ pub struct Watchdog {
     kennel: Arc<Kennel>,
 }
 
-#[derive(Debug, Default)]
+/// What is done about a stall.
+type OnStall = Box<dyn FnMut(&StallReport) + Send>;
+
 struct Kennel {
     watched: Mutex<Vec<Watched>>,
+    tick: Duration,
+    patience: Duration,
+    on_stall: Mutex<OnStall>,
+    looks: AtomicU64,
+    /// How many parties were stuck at the last look.
+    stuck: AtomicUsize,
+}
+
+impl fmt::Debug for Kennel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { watched, tick, patience, on_stall: _, looks, stuck } = self;
+        formatter
+            .debug_struct("Kennel")
+            .field("watched", watched)
+            .field("tick", tick)
+            .field("patience", patience)
+            .field("looks", looks)
+            .field("stuck", stuck)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the watchdog knows of a watch.
@@ -125,6 +155,54 @@ impl Drop for Watch {
     }
 }
 
+/// Tells whether everything that is watched goes on, for somebody outside the process who would end it.
+#[derive(Debug)]
+pub struct Vitals {
+    kennel: Weak<Kennel>,
+    looks: u64,
+}
+
+impl Vitals {
+    /// Whether the watchdog has looked since the last time that this was asked and nobody was stuck then; `None`
+    /// once there is no watchdog any more.
+    pub fn are_good(&mut self) -> Option<bool> {
+        let kennel = self.kennel.upgrade()?;
+        let looks = kennel.looks.load(Ordering::Acquire);
+        let has_looked = std::mem::replace(&mut self.looks, looks) != looks;
+        Some(has_looked && kennel.stuck.load(Ordering::Relaxed) == 0)
+    }
+}
+
+/// Looks after the watchdog's own thread, in ticks of another one.
+#[derive(Debug)]
+pub(crate) struct Companion {
+    kennel: Weak<Kennel>,
+    looks: u64,
+    without_look: Duration,
+}
+
+impl Companion {
+    /// One tick, `period` after the last one.
+    pub(crate) fn tick(&mut self, period: Duration) {
+        let Some(kennel) = self.kennel.upgrade() else { return };
+        let looks = kennel.looks.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.looks, looks) != looks {
+            self.without_look = Duration::ZERO;
+            return;
+        }
+        let before = self.without_look;
+        self.without_look = before.saturating_add(period);
+        if before < kennel.patience && self.without_look >= kennel.patience {
+            kennel.report(&StallReport {
+                party: "watchdog thread",
+                number: 0,
+                note: 0,
+                stalled_for: self.without_look,
+            });
+        }
+    }
+}
+
 impl Watchdog {
     /// Starts the thread. It calls `on_stall` for each stall; a server's closure logs and aborts.
     ///
@@ -133,16 +211,35 @@ impl Watchdog {
     /// When the operating system gives no thread.
     pub fn start(
         options: WatchdogOptions,
-        mut on_stall: impl FnMut(&StallReport) + Send + 'static,
+        on_stall: impl FnMut(&StallReport) + Send + 'static,
     ) -> io::Result<Self> {
-        let watchdog = Self { kennel: Arc::default() };
-        let kennel = Arc::downgrade(&watchdog.kennel);
-        let tick = options.tick.max(Duration::from_millis(1));
-        let ticks = options.patience.as_nanos().div_ceil(tick.as_nanos().max(1));
-        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
-        let look = move || keep_looking(&kennel, tick, ticks, &mut on_stall);
-        thread::Builder::new().name("watchdog".into()).spawn(look)?;
+        let watchdog = Self::asleep(options, on_stall);
+        let (kennel, tick) = (Arc::downgrade(&watchdog.kennel), watchdog.kennel.tick);
+        thread::Builder::new().name("watchdog".into()).spawn(move || keep_looking(&kennel, tick))?;
         Ok(watchdog)
+    }
+
+    fn asleep(options: WatchdogOptions, on_stall: impl FnMut(&StallReport) + Send + 'static) -> Self {
+        Self {
+            kennel: Arc::new(Kennel {
+                watched: Mutex::default(),
+                tick: options.tick.max(Duration::from_millis(1)),
+                patience: options.patience,
+                on_stall: Mutex::new(Box::new(on_stall)),
+                looks: AtomicU64::new(0),
+                stuck: AtomicUsize::new(0),
+            }),
+        }
+    }
+
+    /// What tells somebody outside whether everything goes on.
+    pub fn vitals(&self) -> Vitals {
+        Vitals { kennel: Arc::downgrade(&self.kennel), looks: 0 }
+    }
+
+    /// What another thread looks after the watchdog with.
+    pub(crate) fn companion(&self) -> Companion {
+        Companion { kennel: Arc::downgrade(&self.kennel), looks: 0, without_look: Duration::ZERO }
     }
 
     /// Watches one more party, until its [`Watch`] is dropped. It starts as waiting.
@@ -165,25 +262,51 @@ impl Watchdog {
     }
 }
 
-fn keep_looking(kennel: &Weak<Kennel>, tick: Duration, ticks: u32, on_stall: &mut dyn FnMut(&StallReport)) {
+fn keep_looking(kennel: &Weak<Kennel>, tick: Duration) {
     loop {
         thread::sleep(tick);
         let Some(kennel) = kennel.upgrade() else { return };
-        for report in kennel.look(tick, ticks) {
-            on_stall(&report);
+        for report in kennel.look() {
+            kennel.report(&report);
+        }
+    }
+}
+
+/// Marks progress from a task on an event loop, until it is dropped: a loop that hangs no longer runs the task, and
+/// one that never runs has hung from the beginning.
+pub fn keep_beating(mut watch: Watch) -> impl Future<Output = ()> + Send {
+    watch.begin(0);
+    async move {
+        loop {
+            watch.progress(0);
+            tokio::time::sleep(BEAT_PERIOD).await;
         }
     }
 }
 
 impl Kennel {
-    /// One tick: forgets who has gone and tells who has been stuck for exactly `ticks` looks.
-    fn look(&self, tick: Duration, ticks: u32) -> Vec<StallReport> {
+    /// One tick: forgets who has gone and tells who has been stuck for exactly as long as patience lasts.
+    fn look(&self) -> Vec<StallReport> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain(|watched| !watched.state.gone.load(Ordering::Relaxed));
         if watched.len() < watched.capacity() / 4 {
             watched.shrink_to_fit();
         }
-        watched.iter_mut().filter_map(|watched| watched.look(tick, ticks)).collect()
+        let ticks = self.patience.as_nanos().div_ceil(self.tick.as_nanos().max(1));
+        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
+        let reports = watched.iter_mut().filter_map(|watched| watched.look(self.tick, ticks)).collect();
+        let stuck = watched.iter().filter(|watched| watched.stuck_ticks >= ticks).count();
+        self.stuck.store(stuck, Ordering::Relaxed);
+        // Release: who sees the look sees what it found.
+        self.looks.fetch_add(1, Ordering::Release);
+        reports
+    }
+
+    fn report(&self, report: &StallReport) {
+        // Whoever holds it is telling of another stall already.
+        if let Ok(mut on_stall) = self.on_stall.try_lock() {
+            on_stall(report);
+        }
     }
 }
 
@@ -214,11 +337,11 @@ mod tests {
     const TICK: Duration = Duration::from_millis(500);
 
     fn looks(watchdog: &Watchdog, count: u32) -> Vec<StallReport> {
-        (0..count).flat_map(|_| watchdog.kennel.look(TICK, 10)).collect()
+        (0..count).flat_map(|_| watchdog.kennel.look()).collect()
     }
 
     fn sleeping() -> Watchdog {
-        Watchdog { kennel: Arc::default() }
+        Watchdog::asleep(WatchdogOptions { tick: TICK, patience: TICK * 10 }, |_| {})
     }
 
     #[test]
@@ -289,6 +412,56 @@ mod tests {
         drop(watch);
         assert_eq!(looks(&watchdog, 100), []);
         assert_eq!(watchdog.watched(), 0);
+    }
+
+    #[test]
+    fn vitals_are_good_only_after_a_look_that_found_nobody_stuck() {
+        let watchdog = sleeping();
+        let mut vitals = watchdog.vitals();
+        assert_eq!(vitals.are_good(), Some(false), "nobody has looked");
+        let mut watch = watchdog.watch("session", 1);
+        watch.begin(1);
+        looks(&watchdog, 10);
+        assert_eq!(vitals.are_good(), Some(true), "busy, but patience lasts");
+        assert_eq!(vitals.are_good(), Some(false), "nobody has looked since");
+        looks(&watchdog, 1);
+        assert_eq!(vitals.are_good(), Some(false), "it is stuck");
+        looks(&watchdog, 100);
+        assert_eq!(vitals.are_good(), Some(false), "it still is");
+        watch.progress(1);
+        looks(&watchdog, 1);
+        assert_eq!(vitals.are_good(), Some(true));
+        drop(watchdog);
+        assert_eq!(vitals.are_good(), None);
+    }
+
+    #[test]
+    fn a_watchdog_that_does_not_look_is_reported_once_by_its_companion() {
+        let (sender, reports) = mpsc::channel();
+        let options = WatchdogOptions { tick: TICK, patience: TICK * 10 };
+        let watchdog =
+            Watchdog::asleep(options, move |report: &StallReport| drop(sender.send(report.clone())));
+        let mut companion = watchdog.companion();
+        for _ in 0..100 {
+            looks(&watchdog, 1);
+            (0..49).for_each(|_| companion.tick(TICK / 5));
+        }
+        assert_eq!(reports.try_recv(), Err(mpsc::TryRecvError::Empty));
+        (0..500).for_each(|_| companion.tick(TICK / 5));
+        let told: Vec<_> = reports.try_iter().map(|report| report.to_string()).collect();
+        assert_eq!(told, ["watchdog thread 0 made no progress for 5s (note 0)"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_loop_that_runs_makes_progress() {
+        let watchdog = sleeping();
+        let mut beating = Box::pin(keep_beating(watchdog.watch("event loop", 0)));
+        for _ in 0..100 {
+            let second = tokio::time::timeout(Duration::from_secs(1), &mut beating).await;
+            assert!(second.is_err(), "it never ends");
+            assert_eq!(looks(&watchdog, 2), []);
+        }
+        assert_eq!(looks(&watchdog, 100).len(), 1, "the loop has not run since");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! task moves between cores while it is hot; beside one work-stealing scheduler this saved a tenth of the CPU
 //! of a small request. The price is that a connection cannot leave a busy worker, so handlers must be short.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,23 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 
 use crate::tasks::{Stop, Tasks};
+use crate::watchdog::{BEAT_PERIOD, Watch, Watchdog};
+
+thread_local! {
+    /// The watch of the worker that this thread is. It never rests: the event loop marks that it runs.
+    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
+}
+
+/// Marks that the worker that this thread is makes progress, at `note`: a request code, or 0 between requests.
+/// Other threads have nothing to mark.
+#[inline]
+pub fn mark(note: i32) {
+    WATCH.with_borrow_mut(|watch| {
+        if let Some(watch) = watch {
+            watch.progress(note);
+        }
+    });
+}
 
 /// A fixed set of event loops. They end when this and its clones are dropped.
 #[derive(Clone, Debug)]
@@ -49,15 +67,17 @@ impl Drop for Crew {
 }
 
 impl Workers {
-    /// Starts `count` threads, at least one.
+    /// Starts `count` threads, at least one. The watchdog notices one that hangs, whether or not it has ever
+    /// served anybody.
     ///
     /// # Errors
     ///
     /// When the operating system gives no thread or no event loop.
-    pub fn start(count: usize) -> io::Result<Self> {
+    pub fn start(count: usize, watchdog: &Watchdog) -> io::Result<Self> {
         let stop = Stop::new();
-        let workers =
-            (0..count.max(1)).map(|number| Worker::start(number, &stop)).collect::<io::Result<_>>()?;
+        let workers = (0..count.max(1))
+            .map(|number| Worker::start(number, &stop, watchdog))
+            .collect::<io::Result<_>>()?;
         Ok(Self { crew: Arc::new(Crew { workers, stop }) })
     }
 
@@ -96,27 +116,47 @@ impl Workers {
 }
 
 impl Worker {
-    fn start(number: usize, stop: &Stop) -> io::Result<Self> {
+    fn start(number: usize, stop: &Stop, watchdog: &Watchdog) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let stop = stop.clone();
-        thread::Builder::new()
-            .name(format!("session-{number}"))
-            .spawn(move || runtime.block_on(stop.requested()))?;
+        let mut watch = watchdog.watch("session thread", number as u64);
+        watch.begin(0);
+        thread::Builder::new().name(format!("session-{number}")).spawn(move || {
+            WATCH.set(Some(watch));
+            runtime.block_on(async {
+                tokio::select! {
+                    () = stop.requested() => {}
+                    () = keep_marking() => {}
+                }
+            });
+            // What is left of its connections is dropped, which nobody waits for.
+            WATCH.set(None);
+        })?;
         Ok(Self { runtime: handle, load: Arc::default() })
+    }
+}
+
+async fn keep_marking() {
+    loop {
+        mark(0);
+        tokio::time::sleep(BEAT_PERIOD).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watchdog::WatchdogOptions;
+    use std::sync::mpsc;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     #[tokio::test]
     async fn connections_are_spread_and_served() {
-        let workers = Workers::start(2).unwrap();
+        let watchdog = Watchdog::start(WatchdogOptions::default(), |report| panic!("{report}")).unwrap();
+        let workers = Workers::start(2, &watchdog).unwrap();
         let tasks = Tasks::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut threads = std::collections::BTreeSet::new();
@@ -139,5 +179,23 @@ mod tests {
         assert_eq!(threads.into_iter().collect::<Vec<_>>(), ["session-0", "session-1"]);
         drop(open);
         assert_eq!(tasks.drain(Duration::from_secs(10)).await, 0);
+    }
+
+    #[test]
+    fn a_worker_that_hangs_before_its_first_connection_is_noticed() {
+        let options =
+            WatchdogOptions { tick: Duration::from_millis(100), patience: Duration::from_millis(2_000) };
+        let (sender, reports) = mpsc::channel();
+        let watchdog = Watchdog::start(options, move |report| drop(sender.send(report.to_string()))).unwrap();
+        let workers = Workers::start(2, &watchdog).unwrap();
+        let (release, held) = mpsc::channel::<()>();
+        let tasks = Tasks::new();
+        tasks.spawn_on(&workers.crew.workers[1].runtime, async move {
+            // It holds the whole event loop.
+            let _ = held.recv();
+        });
+        let report = reports.recv_timeout(Duration::from_secs(30)).expect("a report");
+        assert_eq!(report, "session thread 1 made no progress for 2s (note 0)");
+        drop(release);
     }
 }

@@ -21,6 +21,7 @@ use waypost_net::queues::Queues;
 use waypost_net::session::{Session, SessionContext};
 use waypost_net::sessions::Sessions;
 use waypost_net::tasks::{Stop, Tasks};
+use waypost_net::watchdog::{Watchdog, keep_beating};
 use waypost_net::workers::Workers;
 use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_access::audit::Audit;
@@ -76,6 +77,8 @@ pub struct Options {
     pub access: AccessPolicy,
     /// A folder for what has to survive the agent: routes, and what brokers said. `None` keeps nothing.
     pub state: Option<PathBuf>,
+    /// Notices that a thread of the agent hangs; a program logs and aborts then, so that it is started anew.
+    pub watchdog: Watchdog,
 }
 
 /// Why an agent does not start.
@@ -165,7 +168,7 @@ impl Agent {
             },
         )?;
         let saved = options.state.as_ref().map(|folder| Arc::new(SavedRoutes::open(folder, &discovery)));
-        let pulse = Pulse::start(Clock::system()).map_err(StartError::Thread)?;
+        let pulse = Pulse::start_watched(Clock::system(), &options.watchdog).map_err(StartError::Thread)?;
         let relay_options = RelayOptions {
             servers: servers.clone(),
             dialer: options.dialer.clone(),
@@ -194,8 +197,9 @@ impl Agent {
             accepting: Stop::new(),
             connections: Tasks::new(),
             tasks,
-            workers: Workers::start(1).map_err(StartError::Thread)?,
+            workers: Workers::start(1, &options.watchdog).map_err(StartError::Thread)?,
         };
+        agent.tasks.spawn_until_stopped(keep_beating(options.watchdog.watch("event loop", 0)));
         let context = SessionContext {
             clock: Clock::system(),
             pulse: agent.shared.pulse.clone(),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
+use waypost_net::watchdog::{Watchdog, WatchdogOptions};
 use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options};
 use waypost_rocketmq_nameserver::config::{Configuration, Inputs};
@@ -57,6 +58,10 @@ fn server(folder: &Folder) -> NameServer {
     NameServer::start(configuration, options).expect("a server")
 }
 
+fn watchdog() -> Watchdog {
+    Watchdog::start(WatchdogOptions::default(), |_| {}).expect("a thread")
+}
+
 fn source(servers: &[SocketAddr]) -> Source {
     Source::List(servers.iter().map(|server| (*server).into()).collect())
 }
@@ -70,6 +75,7 @@ fn agent(servers: &[SocketAddr], folder: &Folder) -> Agent {
         dialer: Dialer::default(),
         access: AccessPolicy::of_agent(),
         state,
+        watchdog: watchdog(),
     })
     .expect("an agent")
 }
@@ -116,6 +122,7 @@ async fn writes_of_operators_from_elsewhere_are_refused_and_reach_no_server() {
         dialer: Dialer::default(),
         access,
         state: None,
+        watchdog: watchdog(),
     };
     let kv = [("namespace", "n"), ("key", "k"), ("value", "v")];
     let put = Request { ext: &kv, ..Request::new(request::PUT_KV_CONFIG) };

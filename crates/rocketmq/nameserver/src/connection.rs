@@ -1,12 +1,11 @@
 //! One connection of a peer: decodes its requests and sends each to where it is handled.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use waypost_net::session::{Answer, FrameBytes, KeptFrame, Protocol, Step};
-use waypost_net::watchdog::Watch;
+use waypost_net::workers;
 use waypost_rocketmq_access::access::Permits;
 use waypost_rocketmq_registry::ConnectionId;
 use waypost_rocketmq_wire::code::{request, response};
@@ -18,11 +17,6 @@ use crate::metrics::{REQUEST_SLOTS, request_slot};
 use crate::reply::Reply;
 use crate::requests::{self, Request};
 use crate::state::State;
-
-thread_local! {
-    /// Tells the watchdog what this thread is doing. Made at the thread's first request.
-    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
-}
 
 /// The protocol side of one connection.
 pub(crate) struct Connection {
@@ -246,7 +240,7 @@ impl Protocol for Connection {
             return Step::Next;
         }
         let code = header.code;
-        note_work(&self.state, code);
+        workers::mark(code);
         let before = output.len();
         if let Some(reply) = self.turn_away(&header) {
             if !header.is_oneway() {
@@ -271,11 +265,7 @@ impl Protocol for Connection {
     }
 
     fn batch_done(&mut self, read_at: u64, now: u64) {
-        WATCH.with_borrow_mut(|watch| {
-            if let Some(watch) = watch {
-                watch.end();
-            }
-        });
+        workers::mark(0);
         let nanoseconds = now.saturating_sub(read_at);
         let shard = self.state.metrics.shard();
         for (slot, answered) in self.answered.iter_mut().enumerate().filter(|(_, answered)| **answered > 0) {
@@ -302,10 +292,4 @@ impl Connection {
         self.state.audit.refused(self.peer, header.code, &remark, self.state.pulse.now());
         Some(Reply::error(refusal.response_code(), remark))
     }
-}
-
-fn note_work(state: &State, code: i32) {
-    WATCH.with_borrow_mut(|watch| {
-        watch.get_or_insert_with(|| state.watchdog.watch("session thread", 0)).begin(code);
-    });
 }

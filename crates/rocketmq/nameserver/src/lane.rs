@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use waypost_net::watchdog::{Watch, Watchdog};
+use waypost_net::watchdog::{BEAT_PERIOD, Watch, Watchdog};
 
 /// One piece of work. The watch is for marking progress in long work.
 type Work = Box<dyn FnOnce(&mut Watch) + Send>;
@@ -41,7 +41,8 @@ impl Lane {
         chore: Option<Chore>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (sender, jobs) = channel();
-        let watch = watchdog.watch(name, 0);
+        let mut watch = watchdog.watch(name, 0);
+        watch.begin(0);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let _guard = FailByClosing(name);
             prepare();
@@ -71,19 +72,18 @@ impl Drop for FailByClosing {
     }
 }
 
+/// The watch never rests: a lane that hangs while it waits would not take the next job either.
 fn run(jobs: &Receiver<Job>, mut watch: Watch, mut chore: Option<Chore>) {
     let clock = waypost_net::clock::Clock::system();
     let mut due = chore.as_ref().map(|chore| clock.now().after(chore.period));
     loop {
-        let job = match due {
-            Some(due) => jobs.recv_timeout(due.since(clock.now())),
-            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        match job {
+        watch.progress(0);
+        let pause = due.map_or(BEAT_PERIOD, |due| due.since(clock.now()).min(BEAT_PERIOD));
+        match jobs.recv_timeout(pause) {
             Ok(job) => {
-                watch.begin(job.note);
+                watch.progress(job.note);
                 (job.work)(&mut watch);
-                watch.end();
+                watch.progress(0);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -91,9 +91,7 @@ fn run(jobs: &Receiver<Job>, mut watch: Watch, mut chore: Option<Chore>) {
         if let (Some(chore), Some(at)) = (&mut chore, &mut due)
             && *at <= clock.now()
         {
-            watch.begin(0);
             (chore.work)();
-            watch.end();
             *at = clock.now().after(chore.period);
         }
     }

@@ -21,7 +21,7 @@ use waypost_net::sessions::{FRAME_PATIENCE, Listed, Sessions};
 use waypost_net::socket::SocketOptions;
 use waypost_net::tasks::{Stop, Tasks};
 use waypost_net::tls::{ClientAuth, DEFAULT_RELOAD_PERIOD, ServerTls, TlsError, TlsFiles};
-use waypost_net::watchdog::{StallReport, Watchdog, WatchdogOptions};
+use waypost_net::watchdog::{StallReport, Watchdog, WatchdogOptions, keep_beating};
 use waypost_net::workers::Workers;
 use waypost_rocketmq_access::audit::Audit;
 use waypost_rocketmq_registry::{Command, ConnectionEnd, RouteTable};
@@ -123,8 +123,8 @@ impl NameServer {
         }
 
         let clock = Clock::system();
-        let pulse = Pulse::start(clock.clone())?;
         let watchdog = Watchdog::start(WatchdogOptions::default(), options.on_stall)?;
+        let pulse = Pulse::start_watched(clock.clone(), &watchdog)?;
         let (sessions, metrics) = (Sessions::new(), Arc::new(Metrics::new()));
         let (notices, notices_to_send) = mpsc::channel(NOTICES_MAX);
         let table = RouteTable::new(policy(&settings), table_limits(&settings));
@@ -147,7 +147,7 @@ impl NameServer {
             sessions,
             clock,
             pulse,
-            watchdog,
+            watchdog: watchdog.clone(),
             table_lane,
             list_lane,
             registration_lane,
@@ -165,12 +165,13 @@ impl NameServer {
             kv_report,
             accepting: Stop::new(),
             tasks: Tasks::new(),
-            workers: Workers::start(session_threads())?,
+            workers: Workers::start(session_threads(), &watchdog)?,
             connections: Tasks::new(),
             threads: Mutex::new(vec![table_thread, list_thread, registration_thread]),
         };
         let stop = server.tasks.stop();
         server.tasks.spawn(notices::send_all(notices_to_send, metrics, stop));
+        server.tasks.spawn_until_stopped(keep_beating(watchdog.watch("event loop", 0)));
         server.spawn_sweep(listen.idle);
         if let Some(tls) = server.tls.clone() {
             let stop = server.tasks.stop();
@@ -183,6 +184,11 @@ impl NameServer {
     /// The addresses that it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// What notices that a thread of the server hangs.
+    pub fn watchdog(&self) -> &Watchdog {
+        &self.state.watchdog
     }
 
     /// How many files the process may open.

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::peers::{Process, Signal};
 
-/// From the end of a child to the start of the next: `RestartSec=100ms`, systemd's default.
+/// From the end of a child to the start of the next, unless said otherwise: systemd's default.
 const RESTART_AFTER: Duration = Duration::from_millis(100);
 
 /// How often it looks whether the child lives.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A child process that is started again 100 ms after its end, until this value is dropped.
+/// A child process that is started again after its end, until this value is dropped.
 #[derive(Debug)]
 pub struct Supervised {
     shared: Arc<Shared>,
@@ -27,21 +27,32 @@ struct Shared {
     name: String,
     log: PathBuf,
     stopping: AtomicBool,
+    restart_after: Duration,
     restarts: AtomicU32,
     process: Mutex<Option<Process>>,
 }
 
 impl Supervised {
-    /// Starts the command that `command` makes, now and after each end. What it writes is appended to `log`.
+    /// Starts the command that `command` makes, now and 100 ms after each end. What it writes is appended to `log`.
     ///
     /// # Panics
     ///
     /// If the program cannot be started.
-    pub fn start(name: &str, log: &Path, mut command: impl FnMut() -> Command + Send + 'static) -> Self {
+    pub fn start(name: &str, log: &Path, command: impl FnMut() -> Command + Send + 'static) -> Self {
+        Self::start_with(name, log, RESTART_AFTER, command)
+    }
+
+    pub(crate) fn start_with(
+        name: &str,
+        log: &Path,
+        restart_after: Duration,
+        mut command: impl FnMut() -> Command + Send + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared {
             name: name.to_owned(),
             log: log.to_owned(),
             stopping: AtomicBool::new(false),
+            restart_after,
             restarts: AtomicU32::new(0),
             process: Mutex::new(None),
         });
@@ -105,7 +116,7 @@ impl Shared {
         while !self.stopping.load(Ordering::Relaxed) {
             let ended = self.with(|slot| slot.as_mut().is_some_and(|process| process.ended().is_some()));
             if ended {
-                std::thread::sleep(RESTART_AFTER);
+                std::thread::sleep(self.restart_after);
                 self.with(|slot| *slot = Some(Process::start(&self.name, &mut command(), &self.log)));
                 self.restarts.fetch_add(1, Ordering::Relaxed);
             }

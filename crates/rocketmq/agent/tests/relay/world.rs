@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
+use waypost_net::watchdog::{Watchdog, WatchdogOptions};
 use waypost_rocketmq_access::access::AccessPolicy;
 use waypost_rocketmq_agent::agent::{Agent, Options};
 use waypost_rocketmq_nameserver::config::{Configuration, Inputs};
@@ -69,6 +70,7 @@ impl Folder {
             dialer: Dialer::default(),
             access: AccessPolicy::of_agent(),
             state,
+            watchdog: Watchdog::start(WatchdogOptions::default(), |_| {}).expect("a thread"),
         })
         .expect("an agent")
     }
