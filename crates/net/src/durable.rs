@@ -5,37 +5,157 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Why a file was not replaced, and what is there now.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplaceError {
+    /// The old content.
+    #[error("{0}")]
+    Unchanged(io::Error),
+    /// The old content, but a power failure may bring the new one: the folder could be synced neither with the new
+    /// file nor with the old one in its place again.
+    #[error("{0}; the old file was put back, but after a power failure the new one may be there")]
+    PutBack(io::Error),
+    /// The new content, or none of the two.
+    #[error("{error}; the old file could not be put back ({back}), so it is open which one a restart finds")]
+    Open {
+        /// Why the new file may not stay.
+        error: io::Error,
+        /// Why the old file is not there again.
+        back: io::Error,
+    },
+}
+
+impl From<ReplaceError> for io::Error {
+    fn from(failed: ReplaceError) -> Self {
+        match failed {
+            ReplaceError::Unchanged(error) => error,
+            ReplaceError::PutBack(ref error) | ReplaceError::Open { ref error, .. } => {
+                Self::new(error.kind(), failed.to_string())
+            }
+        }
+    }
+}
+
+/// The calls by which a replacement takes place and stays, for tests to let them fail.
+pub trait Disk: std::fmt::Debug {
+    /// Renames a file.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Makes the entries of a folder survive a power failure.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn sync_folder(&self, folder: &File) -> io::Result<()> {
+        folder.sync_all()
+    }
+}
+
+/// The disk of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct System;
+
+impl Disk for System {}
+
 /// Replaces the content of `path`. When it returns, the content survives a power failure; at any
 /// earlier moment the file is whole, old or new.
 ///
-/// 1. Missing folders are created and synced.
+/// 1. Missing folders are created and synced, and the folder is opened, so that nothing but its sync is left to
+///    fail after step 4.
 /// 2. The content goes into a temporary file in the same folder, with the old file's permissions,
 ///    and is synced.
-/// 3. If `backup` is given, the old file also gets that name, atomically.
+/// 3. The old file also gets a second name, atomically: `backup`, or a temporary one.
 /// 4. The temporary file is renamed to `path`.
-/// 5. The folder is synced.
+/// 5. The folder is synced. If that fails, the old file is put back. A file system that cannot sync folders at all
+///    (see [`probe`]) counts as one that need not.
 ///
 /// # Errors
 ///
-/// What the system says, with the step and path. After an error in step 5 the file is new, but
-/// may not survive a power failure; after all others it is old.
-pub fn replace(path: &Path, content: &[u8], backup: Option<&Path>) -> io::Result<()> {
-    let folder = folder_of(path);
-    create_folders(folder)?;
-    let temporary = temporary_of(path);
-    let result = write_and_rename(path, &temporary, content, backup);
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    result?;
-    sync_folder(folder)
+/// What the system says, with the step and path, and which content is there.
+pub fn replace(path: &Path, content: &[u8], backup: Option<&Path>) -> Result<(), ReplaceError> {
+    replace_on(&System, path, content, backup)
 }
 
-fn write_and_rename(path: &Path, temporary: &Path, content: &[u8], backup: Option<&Path>) -> io::Result<()> {
-    let at = |step: &'static str, path: &Path| {
-        let path = path.to_owned();
-        move |error: io::Error| explained(&error, step, &path)
+/// [`replace`] on a disk that may fail.
+///
+/// # Errors
+///
+/// As [`replace`].
+pub fn replace_on(
+    disk: &dyn Disk,
+    path: &Path,
+    content: &[u8],
+    backup: Option<&Path>,
+) -> Result<(), ReplaceError> {
+    let name = folder_of(path);
+    let temporary = temporary_of(path);
+    let begin = || {
+        create_folders(disk, name)?;
+        let folder = File::open(name).map_err(at("open the folder", name))?;
+        write(path, &temporary, content)?;
+        let kept = backup.map_or_else(|| undo_of(path), Path::to_owned);
+        let is_kept = keep_as(disk, path, &kept).map_err(at("keep the old content as", &kept))?;
+        disk.rename(&temporary, path).map_err(at("replace", path))?;
+        Ok((folder, is_kept.then_some(kept)))
     };
+    let begun = begin();
+    if begun.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    let outcome = begun.map_err(ReplaceError::Unchanged).and_then(|(folder, kept)| {
+        let Err(error) = synced(disk, &folder) else { return Ok(()) };
+        let error = explained(&error, "sync the folder", name);
+        match put_back(disk, path, kept.as_deref()) {
+            Err(back) => Err(ReplaceError::Open { error, back }),
+            Ok(()) if synced(disk, &folder).is_ok() => Err(ReplaceError::Unchanged(error)),
+            Ok(()) => Err(ReplaceError::PutBack(error)),
+        }
+    });
+    // It is not there if there is a backup, or was no old file.
+    let _ = fs::remove_file(undo_of(path));
+    outcome
+}
+
+/// Whether the entries of the folder of `path`, or of the nearest one that exists, can be made to survive a power
+/// failure.
+///
+/// # Errors
+///
+/// Why not. The kind is [`io::ErrorKind::Unsupported`] where the file system does not know how: [`replace`] does its
+/// work all the same.
+pub fn probe(path: &Path) -> io::Result<()> {
+    let Some(name) = folder_of(path).ancestors().find(|folder| folder.is_dir()) else { return Ok(()) };
+    let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
+    let folder = File::open(name).map_err(at("open the folder", name))?;
+    folder.sync_all().map_err(|error| {
+        let kind = if is_unsupported(&error) { io::ErrorKind::Unsupported } else { error.kind() };
+        io::Error::new(kind, explained(&error, "sync the folder", name).to_string())
+    })
+}
+
+fn synced(disk: &dyn Disk, folder: &File) -> io::Result<()> {
+    match disk.sync_folder(folder) {
+        Err(error) if is_unsupported(&error) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// What the system says of a file system that has no such operation.
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS))
+}
+
+fn write(path: &Path, temporary: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -46,27 +166,34 @@ fn write_and_rename(path: &Path, temporary: &Path, content: &[u8], backup: Optio
         file.set_permissions(old.permissions()).map_err(at("set the permissions of", temporary))?;
     }
     file.write_all(content).map_err(at("write", temporary))?;
-    file.sync_all().map_err(at("sync", temporary))?;
-    drop(file);
-    if let Some(backup) = backup {
-        keep_as(path, backup).map_err(at("keep the old content as", backup))?;
-    }
-    fs::rename(temporary, path).map_err(at("replace", path))
+    file.sync_all().map_err(at("sync", temporary))
 }
 
-/// Gives the file at `path`, if there is one, the second name `backup`.
-fn keep_as(path: &Path, backup: &Path) -> io::Result<()> {
-    let link = temporary_of(backup);
+/// Gives the file at `path` the second name `other`; false if there is no such file.
+fn keep_as(disk: &dyn Disk, path: &Path, other: &Path) -> io::Result<bool> {
+    let link = temporary_of(other);
     let _ = fs::remove_file(&link);
     match fs::hard_link(path, &link) {
-        Ok(()) => fs::rename(&link, backup),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         // Not every file system has links: a copy does as well, only slower.
         Err(_) => {
             fs::copy(path, &link)?;
             File::open(&link)?.sync_all()?;
-            fs::rename(&link, backup)
         }
+    }
+    let renamed = disk.rename(&link, other);
+    if renamed.is_err() {
+        let _ = fs::remove_file(&link);
+    }
+    renamed.map(|()| true)
+}
+
+/// Makes `path` what it was: the file that is kept, or none.
+fn put_back(disk: &dyn Disk, path: &Path, kept: Option<&Path>) -> io::Result<()> {
+    match kept {
+        Some(kept) => keep_as(disk, kept, path).map(drop),
+        None => fs::remove_file(path),
     }
 }
 
@@ -76,6 +203,14 @@ pub fn folder_of(path: &Path) -> &Path {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     }
+}
+
+/// The name of the old file until the new one is sure to stay.
+fn undo_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".old.");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(name)
 }
 
 /// A name in the same folder that no other process uses.
@@ -95,7 +230,10 @@ pub fn remove_leftovers(path: &Path) {
         let file_name = entry.file_name();
         let owner = file_name
             .to_str()
-            .and_then(|text| text.strip_prefix('.')?.strip_prefix(name)?.strip_suffix(".tmp"))
+            .and_then(|text| {
+                let of_name = |begin| text.strip_prefix(begin)?.strip_prefix(name)?.strip_suffix(".tmp");
+                of_name(".").or_else(|| of_name(".old."))
+            })
             .and_then(|rest| rest.rsplit('.').next()?.parse::<u32>().ok());
         if let Some(owner) = owner
             && (owner == own || !Path::new("/proc").join(owner.to_string()).exists())
@@ -105,20 +243,29 @@ pub fn remove_leftovers(path: &Path) {
     }
 }
 
-fn create_folders(folder: &Path) -> io::Result<()> {
+fn create_folders(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists()).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(|error| explained(&error, "create the folder", folder))?;
-    missing.into_iter().try_for_each(|created| sync_folder(folder_of(created)))
+    fs::create_dir_all(folder).map_err(at("create the folder", folder))?;
+    let sync = |created: &&Path| {
+        let parent = folder_of(created);
+        File::open(parent).and_then(|open| synced(disk, &open)).map_err(at("sync the folder", parent))
+    };
+    let outcome = missing.iter().try_for_each(sync);
+    if outcome.is_err() {
+        // The next attempt would find them and not sync them.
+        for created in missing {
+            let _ = fs::remove_dir(created);
+        }
+    }
+    outcome
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| explained(&error, "sync the folder", folder))
+fn at<'a>(step: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> io::Error + 'a {
+    move |error| explained(&error, step, path)
 }
 
 fn explained(error: &io::Error, step: &str, path: &Path) -> io::Error {
@@ -127,65 +274,4 @@ fn explained(error: &io::Error, step: &str, path: &Path) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use waypost_testkit::peers::Scratch;
-
-    #[test]
-    fn missing_folders_are_created() {
-        let scratch = Scratch::new("durable");
-        let path = scratch.path().join("a/b/file");
-        replace(&path, b"one", None).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"one");
-    }
-
-    #[test]
-    fn the_old_content_is_kept_as_backup() {
-        let scratch = Scratch::new("durable");
-        let (path, backup) = (scratch.path().join("file"), scratch.path().join("file.bak"));
-        replace(&path, b"one", Some(&backup)).unwrap();
-        assert!(!backup.exists());
-        replace(&path, b"two", Some(&backup)).unwrap();
-        replace(&path, b"three", Some(&backup)).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"three");
-        assert_eq!(fs::read(&backup).unwrap(), b"two");
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2, "no temporary file stays");
-    }
-
-    #[test]
-    fn permissions_of_the_old_file_are_kept() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let scratch = Scratch::new("durable");
-        let path = scratch.path().join("file");
-        fs::write(&path, b"one").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        replace(&path, b"two", None).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    }
-
-    #[test]
-    fn a_failure_names_the_step_the_path_and_the_user() {
-        let scratch = Scratch::new("durable");
-        let blocker = scratch.path().join("file");
-        fs::write(&blocker, b"no folder").unwrap();
-        let error = replace(&blocker.join("sub/file"), b"x", None).unwrap_err().to_string();
-        assert!(error.contains("cannot create the folder"), "{error}");
-        assert!(error.contains(blocker.to_str().unwrap()) && error.contains("as user"), "{error}");
-    }
-
-    #[test]
-    fn leftovers_of_dead_processes_are_removed_and_nothing_else() {
-        let scratch = Scratch::new("durable");
-        let path = scratch.path().join("kvConfig.json");
-        // The kernel's highest process id is below this number.
-        let dead = scratch.path().join(".kvConfig.json.4294967294.tmp");
-        let dead_link = scratch.path().join(".kvConfig.json.bak.4294967294.tmp");
-        let alive = scratch.path().join(".kvConfig.json.1.tmp");
-        let other = scratch.path().join(".other.json.4294967294.tmp");
-        for file in [&dead, &dead_link, &alive, &other] {
-            fs::write(file, b"x").unwrap();
-        }
-        remove_leftovers(&path);
-        assert!(!dead.exists() && !dead_link.exists() && alive.exists() && other.exists());
-    }
-}
+mod tests;

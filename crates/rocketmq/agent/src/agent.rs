@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use waypost_net::address::{AddressList, HostPort};
 use waypost_net::budget::MemoryBudget;
 use waypost_net::clock::{Clock, Pulse};
 use waypost_net::dialer::Dialer;
+use waypost_net::durable;
 use waypost_net::entrance::Entrance;
 use waypost_net::frame_pool::FramePool;
 use waypost_net::listener::{BindAddress, ListenError, ListenOptions, Listener, bind};
@@ -128,11 +129,7 @@ impl Agent {
     /// When an address, a thread or the state folder is not to be had.
     pub fn start(options: Options) -> Result<Self, StartError> {
         if let Some(folder) = &options.state {
-            // Not at the first write: who starts it should hear of it.
-            std::fs::create_dir_all(folder).map_err(|error| {
-                let explained = format!("the state folder {} cannot be made: {error}", folder.display());
-                StartError::State(io::Error::new(error.kind(), explained))
-            })?;
+            make_state_folder(folder)?;
         }
         let listen = ListenOptions {
             address_setting: "--listen".into(),
@@ -356,6 +353,18 @@ impl Agent {
             acceptor.run(&accepting, serve).await;
         });
     }
+}
+
+/// Not at the first write: who starts it should hear of what is wrong with the folder.
+fn make_state_folder(folder: &Path) -> Result<(), StartError> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let explained = format!("the state folder {} cannot be made: {error}", folder.display());
+        StartError::State(io::Error::new(error.kind(), explained))
+    })?;
+    if let Err(error) = durable::probe(&folder.join("any")) {
+        tracing::warn!(%error, "what is kept in the state folder may not survive a power failure");
+    }
+    Ok(())
 }
 
 /// The list without the agent's own addresses: brokers' frames would come back to it without end, and renew

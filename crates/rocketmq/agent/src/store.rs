@@ -62,7 +62,7 @@ impl Store {
         if let Some(place) = content.get_mut(MAGIC.len()..start) {
             place.copy_from_slice(&sum);
         }
-        durable::replace(&self.path(address), &content, None)
+        Ok(durable::replace(&self.path(address), &content, None)?)
     }
 
     /// Removes the file of a broker, if there is one.

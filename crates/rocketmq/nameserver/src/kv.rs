@@ -4,7 +4,7 @@
 //! A change is answered only once it is on disk (decision 12): one thread takes the changes that
 //! wait, writes them together into a temporary file, syncs and renames it, syncs the folder,
 //! shows the new table to readers and then answers. A change that could not be made durable
-//! changes nothing. Readers see durable content only, through a shared snapshot.
+//! changes nothing: the old file is put back if need be. Readers see durable content only, through a shared snapshot.
 //!
 //! ```no_run
 //! use tokio::sync::oneshot;

@@ -12,7 +12,7 @@ use super::error::{Warning, short};
 use super::setting::{self, Kind, Setting};
 use super::source::{Assigned, Layer, Source};
 use super::{Configuration, doubts, read};
-use waypost_net::durable;
+use waypost_net::durable::{self, ReplaceError};
 
 /// The keys that the original refuses whatever `configBlackList` says (spec 4.1).
 const ORIGINAL_BLACK_LIST: [&str; 4] = ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"];
@@ -93,13 +93,13 @@ pub enum UpdateRefusal {
         reason: String,
     },
     /// The new values could not be made durable.
-    #[error("{} could not be written ({error}): nothing was changed", path.display())]
+    #[error("{} could not be written ({error}): {}", path.display(), not_written(error))]
     NotWritten {
         /// The file.
         path: PathBuf,
         /// What failed.
         #[source]
-        error: io::Error,
+        error: ReplaceError,
     },
 }
 
@@ -115,6 +115,13 @@ impl UpdateRefusal {
             | Self::BadValue { .. }
             | Self::NotWritten { .. } => response::SYSTEM_ERROR,
         }
+    }
+}
+
+fn not_written(error: &ReplaceError) -> &'static str {
+    match error {
+        ReplaceError::Unchanged(_) => "nothing was changed",
+        _ => "the values in force were not changed",
     }
 }
 
@@ -165,6 +172,7 @@ impl Configuration {
         let text = runtime_text(&mut layers.runtime);
         if self.runtime_unreadable {
             let error = io::Error::other("it could not be read at start, so it is not written over");
+            let error = ReplaceError::Unchanged(error);
             return Err(UpdateRefusal::NotWritten { path: self.runtime_path.clone(), error });
         }
         durable::replace(&self.runtime_path, text.as_bytes(), None)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use waypost_rocketmq_wire::code::response;
 
-/// A change that was refused: nothing was changed. Its text is the remark of the answer.
+/// A change that was refused: nothing was changed, unless the text says otherwise. It is the remark of the answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KvError {
@@ -38,7 +38,7 @@ pub enum KvError {
     /// More changes wait for the disk than may.
     #[error("too many KV changes wait for the disk, try again")]
     Busy,
-    /// The change could not be made durable.
+    /// The change could not be made durable. Where the old file could not be put back either, the reason says so.
     #[error("the KV configuration could not be written: {reason}")]
     NotDurable {
         /// The file or folder, what failed, and for whom.

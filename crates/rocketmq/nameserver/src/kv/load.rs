@@ -87,7 +87,7 @@ pub(crate) fn load(options: &KvOptions) -> Result<Loaded, KvOpenError> {
         }
     }
     loaded.report.entries = loaded.table.keys();
-    loaded.report.warnings.extend(not_writable(&path));
+    loaded.report.warnings.extend(not_writable(&path).or_else(|| not_syncable(&path)));
     Ok(loaded)
 }
 
@@ -166,7 +166,7 @@ fn restore(path: &Path, damage: Option<&KvDamage>, loaded: &mut Loaded) -> Resul
     let mut warning = format!("{} {why}: took the content of {}", path.display(), backup.display());
     let aside = with_ending(path, ".damaged");
     let moved = if damage.is_some() { fs::rename(path, &aside) } else { Ok(()) };
-    match moved.and_then(|()| durable::replace(path, &table.to_file_content(), None)) {
+    match moved.and_then(|()| Ok(durable::replace(path, &table.to_file_content(), None)?)) {
         Ok(()) if damage.is_some() => {
             warning.push_str(&format!(" and kept the damaged file as {}", aside.display()))
         }
@@ -196,4 +196,17 @@ fn not_writable(path: &Path) -> Option<String> {
         folder.display(),
         rustix::process::geteuid().as_raw(),
     ))
+}
+
+/// What the operator should know of a folder whose entries cannot be made to survive a power failure.
+fn not_syncable(path: &Path) -> Option<String> {
+    let error = durable::probe(path).err()?;
+    Some(if error.kind() == io::ErrorKind::Unsupported {
+        format!(
+            "{error}: the file system does not know how, so a power failure may undo changes of the KV configuration and \
+             of settings that were answered"
+        )
+    } else {
+        format!("{error}: the KV configuration and settings cannot be changed while running")
+    })
 }

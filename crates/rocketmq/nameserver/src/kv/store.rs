@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use waypost_net::clock::Clock;
 
-use waypost_net::durable;
+use waypost_net::durable::{self, Disk};
 
 use waypost_rocketmq_access::audit::RateLimit;
 
@@ -84,11 +84,20 @@ impl KvStore {
     ///
     /// A damaged file, a backup that was asked for and cannot be used, no thread.
     pub fn open(options: KvOptions, on_change: OnChange) -> Result<(Self, KvReport), KvOpenError> {
+        Self::open_on(Box::new(durable::System), options, on_change)
+    }
+
+    fn open_on(
+        disk: Box<dyn Disk + Send>,
+        options: KvOptions,
+        on_change: OnChange,
+    ) -> Result<(Self, KvReport), KvOpenError> {
         let Loaded { table, report, unreadable, differs } = load(&options)?;
         let table = Arc::new(table);
         let shared = Arc::new(Shared { snapshot: RwLock::new(Arc::clone(&table)), ..Shared::default() });
         let unreadable = unreadable.map(|reason| KvError::Unreadable { path: report.path.clone(), reason });
         let writer = Writer {
+            disk,
             shared: Arc::clone(&shared),
             limits: options.limits,
             backup: backup_of(&report.path),
@@ -197,6 +206,7 @@ fn answer(reply: Reply, result: Result<(), KvError>) {
 }
 
 struct Writer {
+    disk: Box<dyn Disk + Send>,
     shared: Arc<Shared>,
     limits: KvLimits,
     path: std::path::PathBuf,
@@ -277,7 +287,8 @@ impl Writer {
         if changes.is_empty() && !self.differs {
             return Ok(());
         }
-        if let Err(error) = durable::replace(&self.path, &next.to_file_content(), Some(&self.backup)) {
+        let content = next.to_file_content();
+        if let Err(error) = durable::replace_on(&*self.disk, &self.path, &content, Some(&self.backup)) {
             self.differs = true;
             self.shared.failures.fetch_add(1, Ordering::Relaxed);
             if let Some(suppressed) = self.complaints.admit(self.clock.now()) {

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use super::*;
@@ -206,6 +207,46 @@ fn a_put_that_cannot_be_made_durable_changes_nothing_and_names_the_path() {
     put(&store, "ns", "k", "old").unwrap();
     assert_eq!(store.statistics().writes, 2);
     assert_eq!(open(&path).snapshot().get("ns", "k"), Some("old"));
+}
+
+/// Fails to sync folders, and to rename after so many times.
+#[derive(Debug)]
+struct BrokenDisk(AtomicU64);
+
+impl Disk for BrokenDisk {
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => fs::rename(from, to),
+            Err(_) => Err(rustix::io::Errno::IO.into()),
+        }
+    }
+
+    fn sync_folder(&self, _folder: &fs::File) -> std::io::Result<()> {
+        Err(rustix::io::Errno::IO.into())
+    }
+}
+
+#[test]
+fn a_put_whose_folder_cannot_be_synced_is_undone_and_gone_after_a_restart() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("kvConfig.json");
+    let broken = |renames| {
+        let disk = Box::new(BrokenDisk(AtomicU64::new(renames)));
+        KvStore::open_on(disk, options(&path), Box::new(|_| {})).unwrap().0
+    };
+    assert!(put(&broken(u64::MAX), "ns", "k", "first").is_err());
+    assert!(!path.exists(), "there was no file before");
+    put(&open(&path), "ns", "k", "old").unwrap();
+    let store = broken(u64::MAX);
+    let refusal = put(&store, "ns", "k", "new").unwrap_err();
+    assert_eq!(refusal.code(), 1);
+    assert!(refusal.to_string().contains("the old file was put back"), "{refusal}");
+    assert!(delete(&store, Some("ns"), Some("k")).is_err());
+    assert_eq!(store.snapshot().get("ns", "k"), Some("old"));
+    assert_eq!(open(&path).snapshot().get("ns", "k"), Some("old"));
+    // The old file becomes the backup, the new one takes its place, and the way back fails.
+    let refusal = put(&broken(2), "ns", "k", "new").unwrap_err();
+    assert!(refusal.to_string().contains("it is open which one a restart finds"), "{refusal}");
 }
 
 #[test]
