@@ -2,8 +2,8 @@
 //!
 //! Clients and brokers of the machine have the agent as their only name server. For clients it is
 //! [discovery](waypost_rocketmq_discovery): hung and dying name servers are its matter, not theirs. For brokers it
-//! is a relay that says to every name server what the broker says, byte for byte, and nothing of its own. It
-//! refuses to hold a lease that the broker does not renew.
+//! is a relay that says to every name server what the broker says, byte for byte but for the opaque, and nothing of
+//! its own. It refuses to hold a lease that the broker does not renew.
 
 pub mod agent;
 mod broker;

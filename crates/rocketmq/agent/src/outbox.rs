@@ -37,7 +37,7 @@ pub(crate) struct Frame {
     pub bytes: Bytes,
     /// The request code.
     pub code: i32,
-    /// Pairs the answer with it.
+    /// Pairs the agent's answer with it; servers get it under an opaque of the agent's connection.
     pub opaque: i32,
     /// The broker wants no answer, so servers give none.
     pub oneway: bool,

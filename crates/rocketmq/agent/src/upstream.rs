@@ -116,25 +116,24 @@ impl Link {
 
     async fn put(&self, connection: &Connection, next: Next) -> Result<Then, CallError> {
         let (address, server) = (&self.address, &self.server);
-        let unawaited = next.frame.oneway || may_stay_unanswered(next.frame.code);
-        if unawaited {
+        if next.frame.oneway || may_stay_unanswered(next.frame.code) {
             if next.frame.oneway || next.frame.code != request::REGISTER_TOPIC_IN_NAMESRV {
-                connection.send_frame(next.frame.bytes)?;
+                connection.forward_unawaited(&next.frame.bytes)?;
             } else {
                 self.put_topic(connection, &next).await?;
             }
             self.desk.change(|brokers, _| brokers.passed_on(address, server, next.number));
             return Ok(Then::GoOn);
         }
-        let answer = connection.exchange(next.frame.bytes.clone(), next.frame.opaque, ANSWER_LIMIT).await?;
+        let answer = connection.forward(&next.frame.bytes, ANSWER_LIMIT).await?;
         Ok(self.desk.change(|brokers, now| brokers.answered(address, server, &next, &answer, now)))
     }
 
     /// Sends a single topic without waiting for the answer. If one comes, the server has the topic, and who asks for
     /// it needs not wait any more.
     async fn put_topic(&self, connection: &Connection, next: &Next) -> Result<(), CallError> {
-        let (open, bytes, opaque) = (connection.clone(), next.frame.bytes.clone(), next.frame.opaque);
-        let mut exchange = Box::pin(async move { open.exchange(bytes, opaque, ANSWER_LIMIT).await });
+        let (open, bytes) = (connection.clone(), next.frame.bytes.clone());
+        let mut exchange = Box::pin(async move { open.forward(&bytes, ANSWER_LIMIT).await });
         let answered = tokio::select! {
             biased;
             answered = &mut exchange => Some(answered?),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::buf::Chain;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +18,7 @@ use waypost_net::tasks::{Stop, Tasks};
 use waypost_rocketmq_wire::frame::{FrameLimits, HeaderEncoding, decode_frame};
 use waypost_rocketmq_wire::header::Header;
 use waypost_rocketmq_wire::message::Request;
+use waypost_rocketmq_wire::renumber::{Renumbered, renumber};
 
 use crate::answer::Answer;
 use crate::endpoint::Endpoint;
@@ -37,10 +39,13 @@ const BUFFER_KEPT: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub struct Connection {
     shared: Arc<Shared>,
-    outgoing: mpsc::UnboundedSender<Bytes>,
+    outgoing: mpsc::UnboundedSender<Outgoing>,
     // Dropped with the last clone: ends the tasks that own the halves of the socket.
     _open: Arc<CloseOnDrop>,
 }
+
+/// A frame in two parts, of which the second is often shared.
+type Outgoing = Chain<Bytes, Bytes>;
 
 #[derive(Debug)]
 struct CloseOnDrop(Stop);
@@ -130,6 +135,50 @@ impl Connection {
     ///
     /// As [`Connection::call`].
     pub async fn exchange(&self, frame: Bytes, opaque: i32, limit: Duration) -> Result<Answer, CallError> {
+        self.exchange_parts(frame.chain(Bytes::new()), opaque, limit).await
+    }
+
+    /// Sends a whole frame of somebody else under an opaque of this connection, so that its answer is never taken
+    /// for another's, whatever opaques the frames that are passed on here have. Everything else of it stays. As
+    /// [`Connection::call`] otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::call`].
+    pub async fn forward(&self, frame: &Bytes, limit: Duration) -> Result<Answer, CallError> {
+        let (parts, opaque) = self.renumbered(frame);
+        self.exchange_parts(parts, opaque, limit).await
+    }
+
+    /// The same without waiting for an answer; one that comes is thrown away.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub fn forward_unawaited(&self, frame: &Bytes) -> Result<(), CallError> {
+        let (parts, _) = self.renumbered(frame);
+        self.send_parts(parts)
+    }
+
+    /// The frame under an opaque of this connection, and that opaque.
+    fn renumbered(&self, frame: &Bytes) -> (Outgoing, i32) {
+        let limits = FrameLimits::default();
+        let opaque = self.shared.opaque.fetch_add(1, Ordering::Relaxed);
+        if let Some(Renumbered { head, body_at }) = renumber(frame, opaque, &limits) {
+            return (Bytes::from(head).chain(frame.slice(body_at..)), opaque);
+        }
+        // A frame of the very largest size has no room for more digits, and its peer closes on a longer one.
+        let own = decode_frame(frame, &limits).ok().flatten();
+        let own = own.and_then(|(frame, _)| Header::decode(&frame, &limits).ok().map(|header| header.opaque));
+        (frame.clone().chain(Bytes::new()), own.unwrap_or(opaque))
+    }
+
+    async fn exchange_parts(
+        &self,
+        frame: Outgoing,
+        opaque: i32,
+        limit: Duration,
+    ) -> Result<Answer, CallError> {
         let (answers, answer) = oneshot::channel();
         {
             let mut pending = self.shared.pending();
@@ -140,7 +189,7 @@ impl Connection {
             pending.calls.insert(opaque, answers);
         }
         let _forget = Forget { shared: &self.shared, opaque };
-        self.send_frame(frame)?;
+        self.send_parts(frame)?;
         match timeout(limit, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(self.shared.end_error()),
@@ -169,7 +218,11 @@ impl Connection {
     ///
     /// As [`Connection::send`].
     pub fn send_frame(&self, frame: Bytes) -> Result<(), CallError> {
-        let length = frame.len();
+        self.send_parts(frame.chain(Bytes::new()))
+    }
+
+    fn send_parts(&self, frame: Outgoing) -> Result<(), CallError> {
+        let length = frame.remaining();
         let waiting = self.shared.waiting_bytes.fetch_add(length, Ordering::Relaxed);
         if waiting > 0 && waiting.saturating_add(length) > OUTGOING_MAX {
             self.shared.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
@@ -308,23 +361,24 @@ async fn read(shared: Arc<Shared>, mut stream: ReadHalf<Stream>) {
 async fn write(
     shared: Arc<Shared>,
     mut stream: WriteHalf<Stream>,
-    mut frames: mpsc::UnboundedReceiver<Bytes>,
+    mut frames: mpsc::UnboundedReceiver<Outgoing>,
 ) {
     loop {
         let frame = tokio::select! {
             () = shared.close.requested() => return shared.end(End::Closed),
             frame = frames.recv() => frame,
         };
-        let Some(frame) = frame else { return shared.end(End::Closed) };
+        let Some(mut frame) = frame else { return shared.end(End::Closed) };
+        let length = frame.remaining();
         let written = async {
-            stream.write_all(&frame).await?;
+            stream.write_all_buf(&mut frame).await?;
             stream.flush().await
         };
         let written = tokio::select! {
             () = shared.close.requested() => return shared.end(End::Closed),
             written = written => written,
         };
-        shared.waiting_bytes.fetch_sub(frame.len(), Ordering::Relaxed);
+        shared.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
         if let Err(error) = written {
             return shared.broken(&error);
         }

@@ -14,6 +14,7 @@ use crate::body::{
 use crate::frame::{Frame, FrameLimits, HeaderEncoding, decode_frame};
 use crate::header::Header;
 use crate::properties;
+use crate::renumber::renumber;
 
 /// Small, so that a bomb is one soon.
 const LIMITS: BodyLimits = BodyLimits { inflated_max: 1 << 20, json_depth: 64, entries_max: 100_000 };
@@ -33,6 +34,27 @@ pub fn header(input: &[u8]) {
     for encoding in [HeaderEncoding::Json, HeaderEncoding::Binary] {
         settle(Frame { encoding, header: input, body: b"body" });
     }
+}
+
+/// Checks that another opaque is all that a frame under another opaque has.
+fn renumbered(frame: &Frame<'_>, header: &Header<'_>) {
+    let limits = FrameLimits::default();
+    let length = u32::try_from(frame.header.len().saturating_add(frame.body.len()).saturating_add(4));
+    let header_length = u32::try_from(frame.header.len()).unwrap_or_default();
+    let [_, high, middle, low] = header_length.to_be_bytes();
+    let mut bytes = length.unwrap_or_default().to_be_bytes().to_vec();
+    bytes.extend_from_slice(&[frame.encoding.type_byte(), high, middle, low]);
+    bytes.extend_from_slice(frame.header);
+    bytes.extend_from_slice(frame.body);
+    let Some(renumbered) = renumber(&bytes, 123_456_789, &limits) else { return };
+    let body = bytes.get(renumbered.body_at..).unwrap_or_default();
+    assert_eq!(body, frame.body);
+    let whole = [&renumbered.head[..], body].concat();
+    let again = decode_frame(&whole, &limits).ok().flatten();
+    let (again, length) = again.unwrap_or_else(|| panic!("no frame any more: {whole:?}"));
+    assert_eq!((length, again.body), (whole.len(), body));
+    let expected = Header { opaque: 123_456_789, ..header.clone().into_owned() };
+    assert_eq!(Header::decode(&again, &limits).map(Header::into_owned), Ok(expected));
 }
 
 /// One body, taken for each of all kinds.
@@ -115,6 +137,7 @@ fn stable<T: PartialEq + Debug>(
 fn settle(frame: Frame<'_>) {
     let limits = FrameLimits::default();
     let Ok(first) = Header::decode(&frame, &limits) else { return };
+    renumbered(&frame, &first);
     let _ =
         (first.is_response(), first.is_oneway(), first.ext.get_bool("topic"), first.ext.get_i64("brokerId"));
     let again = |header: &Header<'_>| {

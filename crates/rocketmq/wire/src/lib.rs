@@ -54,6 +54,7 @@ pub mod json;
 pub mod language;
 pub mod message;
 pub mod properties;
+pub mod renumber;
 pub mod route_query;
 mod utf8;
 pub mod version;

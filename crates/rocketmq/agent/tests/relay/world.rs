@@ -252,7 +252,7 @@ impl Broker {
         self.connection().send(&beat).expect("room");
     }
 
-    fn connection(&self) -> &Connection {
+    pub(crate) fn connection(&self) -> &Connection {
         self.connection.as_ref().expect("connected")
     }
 

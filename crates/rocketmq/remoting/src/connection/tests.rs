@@ -131,3 +131,42 @@ async fn one_way_requests_are_marked_and_bounded() {
     let full = (0..100).find_map(|_| connection.send_frame(megabyte.clone()).err());
     assert!(matches!(full, Some(CallError::Full { .. })), "{full:?}");
 }
+
+#[tokio::test]
+async fn a_late_answer_to_a_frame_that_was_not_awaited_completes_no_other() {
+    let (connection, mut server, _tasks) = pair().await;
+    let frame = |code: i32| {
+        let mut frame = Vec::new();
+        Request { opaque: 9, ..Request::new(code) }.write(HeaderEncoding::Binary, &mut frame);
+        Bytes::from(frame)
+    };
+    connection.forward_unawaited(&frame(request::BROKER_HEARTBEAT)).unwrap();
+    let serve = async {
+        let opaques = requests(&mut server, 2).await;
+        for (opaque, body) in opaques.iter().zip([&b"late"[..], b"awaited"]) {
+            server.write_all(&answer(*opaque, body)).await.unwrap();
+        }
+    };
+    let query = frame(request::QUERY_DATA_VERSION);
+    let (answered, ()) = tokio::join!(connection.forward(&query, LONG), serve);
+    assert_eq!(answered.unwrap().body, &b"awaited"[..]);
+}
+
+#[tokio::test]
+async fn a_frame_without_room_for_another_opaque_keeps_its_own() {
+    let (connection, mut server, _tasks) = pair().await;
+    connection.shared.opaque.store(10, Ordering::Relaxed);
+    let request = |body| Request { opaque: 7, body, ..Request::new(request::REGISTER_BROKER) };
+    let mut frame = Vec::new();
+    request(&[]).write(HeaderEncoding::Json, &mut frame);
+    let body = vec![0; FrameLimits::default().frame_max - frame.len()];
+    frame.clear();
+    request(&body).write(HeaderEncoding::Json, &mut frame);
+    let serve = async {
+        assert_eq!(requests(&mut server, 1).await, [7]);
+        server.write_all(&answer(7, b"taken")).await.unwrap();
+    };
+    let frame = Bytes::from(frame);
+    let (answered, ()) = tokio::join!(connection.forward(&frame, LONG), serve);
+    assert_eq!(answered.unwrap().body, &b"taken"[..]);
+}

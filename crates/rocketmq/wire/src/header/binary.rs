@@ -35,6 +35,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Header<'_>, HeaderError> {
     Ok(header)
 }
 
+/// The same header with another opaque.
+pub(super) fn with_opaque(bytes: &[u8], opaque: i32) -> Option<Vec<u8>> {
+    let mut patched = bytes.to_vec();
+    patched.first_chunk_mut::<13>()?.get_mut(5..9)?.copy_from_slice(&opaque.to_be_bytes());
+    Some(patched)
+}
+
 #[inline]
 fn read_ext<'a>(mut cursor: Cursor<'a>, ext: &mut ExtFields<'a>) -> Result<(), HeaderError> {
     ext.set_present();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{ExtFields, Header, HeaderError};
-use crate::json::{JsonError, Reader, members};
+use crate::json::{JsonError, Reader, members, write_integer};
 use crate::language::Language;
 
 members::declare!(Member {
@@ -112,6 +112,43 @@ fn read<'a>(text: &'a str, depth: usize, header: &mut Header<'a>) -> Result<(), 
         Ok::<(), JsonError>(())
     })?;
     reader.finish()
+}
+
+/// The same header with another opaque, in every spelling that some reader knows.
+pub(super) fn with_opaque(bytes: &[u8], depth: usize, opaque: i32) -> Result<Vec<u8>, JsonError> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut reader = Reader::new(&text, depth);
+    let is_object = reader.at_object();
+    let members_at = reader.offset().saturating_add(usize::from(is_object));
+    let (mut values, mut is_named) = (Vec::new(), false);
+    reader.object(|reader, key| {
+        if !matches!(Member::of(&key), Member::Opaque) {
+            return reader.skip();
+        }
+        is_named |= key == "opaque";
+        let value_at = reader.value_offset();
+        reader.int()?;
+        values.push(value_at..reader.offset());
+        Ok(())
+    })?;
+    reader.finish()?;
+    let part = |from: usize, to: usize| text.as_bytes().get(from..to).unwrap_or_default();
+    let mut patched = Vec::with_capacity(text.len().saturating_add(32));
+    let mut copied = 0;
+    if !is_named {
+        patched.extend_from_slice(part(0, members_at));
+        patched.extend_from_slice(b"\"opaque\":");
+        write_integer(&mut patched, i64::from(opaque));
+        patched.push(b',');
+        copied = members_at;
+    }
+    for value in values {
+        patched.extend_from_slice(part(copied, value.start));
+        write_integer(&mut patched, i64::from(opaque));
+        copied = value.end;
+    }
+    patched.extend_from_slice(part(copied, text.len()));
+    Ok(patched)
 }
 
 #[inline]

@@ -82,6 +82,14 @@ impl HeaderError {
     }
 }
 
+/// The header of `frame` with another opaque; `None` if it is malformed.
+pub(crate) fn with_opaque(frame: &Frame<'_>, opaque: i32, limits: &FrameLimits) -> Option<Vec<u8>> {
+    match frame.encoding {
+        HeaderEncoding::Json => json::with_opaque(frame.header, limits.header_depth, opaque).ok(),
+        HeaderEncoding::Binary => binary::with_opaque(frame.header, opaque),
+    }
+}
+
 impl<'a> Header<'a> {
     /// Decodes the header of `frame`.
     ///

@@ -62,6 +62,13 @@ impl<'a> Reader<'a> {
         self.peek() == Some(b'{')
     }
 
+    /// Where the next value begins: as [`offset`](Self::offset), behind white space and comments.
+    #[must_use]
+    pub(crate) fn value_offset(&mut self) -> usize {
+        let _ = self.peek();
+        self.offset()
+    }
+
     /// Reads an object; `member` is called with each key and has to read the value.
     ///
     /// # Errors
