@@ -12,6 +12,7 @@ mod encryption;
 mod harness;
 mod hung_disk;
 mod lists;
+mod logs;
 mod questions;
 mod register;
 mod starting;

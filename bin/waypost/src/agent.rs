@@ -140,7 +140,7 @@ async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<E
         Some(address) => text.push_str(&format!("admin: http://{address}/ (metrics, status)\n")),
         None => text.push_str("admin: none; choose an address with --admin-listen\n"),
     }
-    output::data(text.as_bytes());
+    output::text(&text);
     tracing::info!(listening = listening.join(", "), version = env!("CARGO_PKG_VERSION"), "agent started");
     systemd::ready(&watchdog).context("no thread for systemd's watchdog")?;
 

@@ -39,7 +39,7 @@ pub(crate) fn check(arguments: &ConfigurationArguments) -> ExitCode {
         return ExitCode::from(Exit::Usage.code());
     }
     let of = arguments.config.as_ref().map_or_else(String::new, |file| format!(" of {}", file.display()));
-    output::data(format!("the configuration{of} is good\n").as_bytes())
+    output::text(&format!("the configuration{of} is good\n"))
 }
 
 pub(crate) fn show(arguments: &ConfigurationArguments, form: OutputArguments) -> ExitCode {
@@ -61,13 +61,13 @@ pub(crate) fn show(arguments: &ConfigurationArguments, form: OutputArguments) ->
         Output::Table => render::configuration(&rows),
         Output::Json => render::json(&rows),
     };
-    output::data(text.as_bytes())
+    output::text(&text)
 }
 
 pub(crate) fn reference() -> ExitCode {
-    output::data(reference_markdown().as_bytes())
+    output::text(&reference_markdown())
 }
 
 pub(crate) fn example() -> ExitCode {
-    output::data(example_toml().as_bytes())
+    output::text(&example_toml())
 }

@@ -3,6 +3,8 @@
 //! A thread of its own writes the lines: standard error may be a pipe that nobody reads, and a server that
 //! waits for it would hang. Lines that find no room are dropped and counted.
 
+mod fields;
+
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
@@ -13,7 +15,10 @@ use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use waypost_net::plain::{plain, plain_json};
 use waypost_rocketmq_nameserver::config::{LogFormat, Logs};
+
+use self::fields::TextFields;
 
 /// Lines that may wait: some seconds of the worst log, a few megabytes.
 const LINES_MAX: usize = 8_192;
@@ -41,7 +46,7 @@ pub(crate) fn start(logs: &Logs) -> io::Result<()> {
     let (filter, complaint) = filter(logs);
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(ToQueue);
     match format {
-        LogFormat::Text => builder.init(),
+        LogFormat::Text => builder.fmt_fields(TextFields).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),
     }
     if let Some(error) = complaint {
@@ -88,7 +93,7 @@ fn write_all(lines: &Receiver<Item>, format: LogFormat) {
     while let Ok(item) = lines.recv() {
         // Nobody is left to be told that standard error cannot be written.
         let _ = match item {
-            Item::Line(line) => out.write_all(&line),
+            Item::Line(line) => out.write_all(harmless(&line, format).as_bytes()),
             Item::Mark(done) => done.try_send(()).map_err(io::Error::other),
         };
         let lost = LOST.swap(0, Ordering::Relaxed);
@@ -107,9 +112,22 @@ fn write_all(lines: &Receiver<Item>, format: LogFormat) {
     }
 }
 
+/// The line with its end and no other. Names of brokers and topics are in it, and whatever else peers send: an event must
+/// stay one line, and nothing in it may move a terminal's cursor. (The JSON formatter escapes C0 characters only.)
+fn harmless(line: &[u8], format: LogFormat) -> String {
+    let line = String::from_utf8_lossy(line);
+    let line = line.strip_suffix('\n').unwrap_or(&line);
+    let mut line = match format {
+        LogFormat::Text => plain(line),
+        LogFormat::Json => plain_json(line),
+    };
+    line.push('\n');
+    line
+}
+
 /// One line in the log instead of several on standard error; the thread's work is lost, the process goes on.
 fn log_panic(panic: &PanicHookInfo<'_>) {
-    let message = panic.payload_as_str().unwrap_or("no message").replace('\n', " ");
+    let message = panic.payload_as_str().unwrap_or("no message");
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let thread = thread::current().name().unwrap_or("unnamed").to_owned();
     tracing::error!(place, thread, message = %format_args!("panic: {message}; please report it"));

@@ -17,9 +17,10 @@ use std::process::ExitCode;
 use waypost_cli::arguments::{Command, ConfigCommand};
 use waypost_cli::exit::Exit;
 use waypost_cli::run::{Report, run, run_config};
-use waypost_cli::{manual, register, render, watch};
+use waypost_cli::{manual, register, watch};
 
 fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(output::panic));
     match options::parse().command {
         Command::Demo(arguments) => demo::demo(arguments),
         Command::Serve(arguments) => serve::serve(arguments),
@@ -62,7 +63,7 @@ fn report(report: Result<Report, std::io::Error>) -> ExitCode {
             return ExitCode::from(Exit::No.code());
         }
     };
-    let written = output::data(report.data.as_bytes());
+    let written = output::text(&report.data);
     for note in &report.notes {
         output::note(note);
     }
@@ -79,7 +80,7 @@ fn man(command: &[String]) -> ExitCode {
     match manual::page(command) {
         Ok(Some(page)) => output::data(&page),
         Ok(None) => {
-            let name = render::plain(&command.join(" "));
+            let name = command.join(" ");
             output::error(&format!("there is no command \"{name}\"; `waypost help` lists them"));
             ExitCode::from(Exit::Usage.code())
         }

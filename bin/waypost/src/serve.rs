@@ -28,7 +28,7 @@ pub(crate) fn serve(arguments: ServeArguments) -> ExitCode {
         Err(code) => return code,
     };
     if arguments.print_config {
-        return output::data(configuration.properties_text().as_bytes());
+        return output::text(&configuration.properties_text());
     }
     let ended = start(configuration, &arguments);
     logs::flush();
@@ -83,7 +83,7 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
         program(),
         reach(local)
     );
-    output::data(text.as_bytes());
+    output::text(&text);
     report_start(&server);
     systemd::ready(server.watchdog()).context("no thread for systemd's watchdog")?;
 

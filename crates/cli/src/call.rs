@@ -16,7 +16,7 @@ use waypost_rocketmq_wire::header::{Header, HeaderError};
 use waypost_rocketmq_wire::message::Request;
 use waypost_rocketmq_wire::properties::PropertiesError;
 
-use crate::render::plain;
+use waypost_net::plain::plain;
 
 /// The largest answer that is taken unless less is wanted, in bytes. A list of two million topics needs a tenth of it.
 const ANSWER_MAX: usize = 512 * 1024 * 1024;

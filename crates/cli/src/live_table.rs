@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use waypost_net::address::{AddressError, Host, HostPort};
 use waypost_net::dialer::{DialError, Dialer};
 
-use crate::render::plain;
+use waypost_net::plain::plain;
 
 /// The port of the admin side unless another is set.
 pub const DEFAULT_ADMIN_PORT: u16 = 9880;

@@ -7,9 +7,9 @@ use waypost_net::address::AddressList;
 use crate::call::{CallError, Caller, Missing};
 use crate::everywhere::tell_all;
 use crate::first::NoAnswer;
-use crate::render::plain;
 use crate::servers::Servers;
 use crate::topics;
+use waypost_net::plain::plain;
 
 /// How long the list of topics may take: somebody waits for an answer that is known already.
 const LIMIT: Duration = Duration::from_millis(200);

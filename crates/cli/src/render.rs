@@ -8,6 +8,7 @@ mod table;
 use std::time::Duration;
 
 use serde::Serialize;
+use waypost_net::plain::{plain, plain_json};
 
 use crate::brokers::{Broker, Brokers, Clusters, Details};
 use crate::configuration::ConfigurationRow;
@@ -17,14 +18,14 @@ use crate::kv::KvNamespace;
 use crate::route::{Route, RouteBroker};
 use crate::topics::Topics;
 
-pub use self::table::{Table, plain};
+pub use self::table::Table;
 
 /// The data as JSON, with a line end.
 #[must_use]
 pub fn json<T: Serialize>(data: &T) -> String {
     let mut text = serde_json::to_string_pretty(data).expect("invariant: the data has no map with odd keys");
     text.push('\n');
-    text
+    plain_json(&text)
 }
 
 /// The route of a topic.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use waypost_net::dialer::Dialer;
+use waypost_net::plain::plain;
 use waypost_net::tls::ServerTrust;
 use waypost_net::tls::TlsConnector;
 
@@ -213,7 +214,7 @@ async fn run_kv(command: KvCommand) -> Report {
         KvCommand::Get { namespace, key, servers, output } => {
             with_caller(&servers, async |caller| {
                 let found = kv::get(&caller, &servers.list.servers, &namespace, &key).await;
-                Report::first(found, output, |found| render::plain(&found.value) + "\n")
+                Report::first(found, output, |found| plain(&found.value) + "\n")
             })
             .await
         }

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::Serialize;
 use tokio::sync::mpsc;
 use waypost_net::clock::Clock;
+use waypost_net::plain::{plain, plain_json};
 
 use crate::arguments::Output;
-use crate::render::plain;
 
 /// Says lines, each with the time. Clones speak to the same listener; when nobody listens any more, what is said is
 /// lost.
@@ -39,8 +39,10 @@ impl Voice {
         let at_ms = self.clock.wall_millis();
         let line = match self.form {
             Output::Table => stamped(at_ms, &event.to_string()),
-            Output::Json => serde_json::to_string(&Stamped { at_ms, event })
-                .expect("invariant: the event has no map with odd keys"),
+            Output::Json => plain_json(
+                &serde_json::to_string(&Stamped { at_ms, event })
+                    .expect("invariant: the event has no map with odd keys"),
+            ),
         };
         // Whoever listened has gone, and the command is about to be told.
         let _ = self.lines.send(line);

@@ -46,6 +46,7 @@ pub mod entrance;
 pub mod frame_pool;
 pub mod listener;
 pub mod network;
+pub mod plain;
 pub mod preamble;
 pub mod proxy_protocol;
 pub mod queues;

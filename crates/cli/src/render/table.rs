@@ -2,6 +2,7 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Table as Grid};
+use waypost_net::plain::plain;
 
 /// A table with titles. Cells have no control characters, whatever they are made from.
 #[derive(Debug)]
@@ -41,21 +42,4 @@ impl Table {
         text.push('\n');
         text
     }
-}
-
-/// A text of a peer for a terminal: control characters, and those that turn the direction of writing around,
-/// are escaped.
-#[must_use]
-pub fn plain(text: &str) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() || turns(character) {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
 }
