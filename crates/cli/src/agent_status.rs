@@ -29,6 +29,8 @@ pub struct AgentStatus {
     pub oldest_route_ms: Option<u64>,
     /// Name servers.
     pub servers: Vec<Server>,
+    /// Servers of its list that it leaves out: agents that lead back to it.
+    pub left_out: Vec<String>,
     /// Brokers of the agent's machine.
     pub brokers: Vec<Broker>,
 }
@@ -138,6 +140,9 @@ fn text(status: &AgentStatus) -> String {
         ]);
     }
     text.push_str(&servers.text());
+    for server in &status.left_out {
+        text.push_str(&format!("{server} is left out: it is an agent that leads back to this one\n"));
+    }
     text.push('\n');
     if status.brokers.is_empty() {
         text.push_str("no broker has registered here\n");
@@ -194,10 +199,13 @@ mod tests {
         };
         let server =
             Server { server: "a:9876".to_owned(), healthy: true, latency_us: Some(350), ..Server::default() };
-        let status = AgentStatus { servers: vec![server], brokers: vec![broker], ..AgentStatus::default() };
+        let left_out = vec!["c:9876".to_owned()];
+        let status =
+            AgentStatus { servers: vec![server], left_out, brokers: vec![broker], ..AgentStatus::default() };
         let text = text(&status);
         assert!(text.contains("a:9876       healthy  0.3 ms"), "{text}");
         assert!(text.contains("b:9876       never"), "{text}");
         assert!(text.contains("500 ms ago"), "{text}");
+        assert!(text.contains("c:9876 is left out: it is an agent that leads back"), "{text}");
     }
 }

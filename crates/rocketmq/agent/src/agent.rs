@@ -31,6 +31,7 @@ use waypost_rocketmq_remoting::servers::{Servers, is_own};
 use waypost_rocketmq_remoting::source::Source;
 use waypost_rocketmq_wire::frame::FrameLimits;
 
+use crate::asker::Asker;
 use crate::metrics::Metrics;
 use crate::reads::Reads;
 use crate::relay::{Relay, RelayOptions};
@@ -176,6 +177,7 @@ impl Agent {
         let shared = Arc::new(Shared {
             routes: Routes::new(discovery.clone(), relay.clone()),
             reads: Reads::new(discovery.clone()),
+            asker: Asker::start(servers.clone(), options.dialer.clone(), &tasks),
             writes: Writes::new(servers.subscribe(), options.dialer, tasks.clone()),
             relay,
             metrics: Metrics::new(),
@@ -249,6 +251,7 @@ impl Agent {
                     last_fault: server.health.last_fault.map(|(fault, _)| fault.name()),
                 })
                 .collect(),
+            left_out: self.shared.asker.left_out(),
             brokers: self.shared.relay.status(),
         }
     }

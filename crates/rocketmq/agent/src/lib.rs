@@ -6,12 +6,14 @@
 //! its own. It refuses to hold a lease that the broker does not renew.
 
 pub mod agent;
+mod asker;
 mod broker;
 mod brokers;
 mod changes;
 mod desk;
 mod fence;
 mod heard;
+mod loops;
 mod metrics;
 mod outbox;
 mod reads;

@@ -15,6 +15,7 @@ use waypost_rocketmq_wire::header::Header;
 use waypost_rocketmq_wire::message::Response;
 use waypost_rocketmq_wire::route_query::RouteQuery;
 
+use crate::asker::Asker;
 use crate::changes;
 use crate::metrics::Metrics;
 use crate::reads::{Reads, is_read};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) reads: Reads,
     pub(crate) writes: Writes,
     pub(crate) relay: Relay,
+    pub(crate) asker: Asker,
     pub(crate) metrics: Metrics,
     pub(crate) pulse: Pulse,
     pub(crate) limits: FrameLimits,
@@ -225,6 +227,13 @@ impl Protocol for Connection {
         }
         let (code, opaque, oneway, encoding) =
             (header.code, header.opaque, header.is_oneway(), frame.encoding);
+        if code == request::IDENTIFY_AGENT {
+            // Whoever may not send anything else: who is not told that this is an agent sends in a ring.
+            if !oneway {
+                self.shared.asker.answer().write(opaque, encoding, output);
+            }
+            return Step::Next;
+        }
         if self.turn_away(&header, encoding, output) {
             return Step::Next;
         }

@@ -22,6 +22,8 @@ pub struct Status {
     pub oldest_route_ms: Option<u64>,
     /// The name servers.
     pub servers: Vec<ServerStatus>,
+    /// Servers of the list that are left out: they are agents that lead back to this one.
+    pub left_out: Vec<String>,
     /// The brokers of this machine.
     pub brokers: Vec<BrokerStatus>,
 }
@@ -68,6 +70,11 @@ impl Status {
             "waypost_agent_oldest_route_seconds",
             "Age of the route confirmed longest ago",
             &single(oldest),
+        );
+        gauge(
+            "waypost_agent_servers_left_out",
+            "Name servers of the list that are agents which lead back to this one",
+            &single(self.left_out.len() as f64),
         );
         let labels = |server: &ServerStatus| format!("{{server=\"{}\"}}", escaped(&server.server));
         let rows = |value: &dyn Fn(&ServerStatus) -> f64| {

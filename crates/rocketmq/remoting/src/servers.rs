@@ -1,6 +1,6 @@
 //! The live list of servers: names are resolved again, the list can be replaced.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
@@ -35,7 +35,9 @@ const FETCH_PERIOD: Duration = Duration::from_secs(120);
 /// The live list of servers. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Servers {
+    listed: watch::Receiver<Arc<[Endpoint]>>,
     endpoints: watch::Receiver<Arc<[Endpoint]>>,
+    left_out: Arc<watch::Sender<HashSet<SocketAddr>>>,
     replacements: mpsc::UnboundedSender<AddressList>,
     failures: Arc<Notify>,
 }
@@ -59,7 +61,9 @@ impl Servers {
     }
 
     fn follow(mut follower: Follower, tasks: &Tasks) -> Self {
-        let (publish, endpoints) = watch::channel(follower.endpoints());
+        let (publish, listed) = watch::channel(follower.endpoints());
+        let (left_out, leave_out) = watch::channel(HashSet::new());
+        let endpoints = without(listed.clone(), leave_out, tasks);
         let (replacements, replaced) = mpsc::unbounded_channel();
         let failures = Arc::new(Notify::new());
         let stop = tasks.stop();
@@ -70,7 +74,7 @@ impl Servers {
                 () = follower.run(publish, replaced, &asked) => {}
             }
         });
-        Self { endpoints, replacements, failures }
+        Self { listed, endpoints, left_out: Arc::new(left_out), replacements, failures }
     }
 
     /// Replaces the list from now on; an address server is not asked any more. An empty list is ignored with a
@@ -90,10 +94,69 @@ impl Servers {
         self.endpoints.clone()
     }
 
+    /// The same with the servers that are left out.
+    #[must_use]
+    pub fn subscribe_to_all(&self) -> watch::Receiver<Arc<[Endpoint]>> {
+        self.listed.clone()
+    }
+
+    /// Leaves the servers at `addresses` out of the list from now on, and nobody else.
+    pub fn leave_out(&self, addresses: HashSet<SocketAddr>) {
+        self.left_out.send_if_modified(|known| {
+            let changed = *known != addresses;
+            *known = addresses;
+            changed
+        });
+    }
+
     /// Asks to resolve the names soon: a connect failed, so an address may have moved.
     pub fn recheck(&self) {
         self.failures.notify_one();
     }
+}
+
+/// The list without those that are left out, by a task of its own: a slow resolver must not hold up who leads into a
+/// loop.
+fn without(
+    mut listed: watch::Receiver<Arc<[Endpoint]>>,
+    mut left_out: watch::Receiver<HashSet<SocketAddr>>,
+    tasks: &Tasks,
+) -> watch::Receiver<Arc<[Endpoint]>> {
+    let (publish, endpoints) = watch::channel(Arc::clone(&listed.borrow_and_update()));
+    let stop = tasks.stop();
+    let filter = async move {
+        loop {
+            let changed = tokio::select! {
+                changed = listed.changed() => changed,
+                changed = left_out.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+            let left_out = left_out.borrow_and_update().clone();
+            let all = Arc::clone(&listed.borrow_and_update());
+            let kept = all.iter().filter(|endpoint| !left_out.contains(&endpoint.address)).cloned().collect();
+            put(&publish, kept);
+        }
+    };
+    tasks.spawn(async move {
+        tokio::select! {
+            () = stop.requested() => {}
+            () = filter => {}
+        }
+    });
+    endpoints
+}
+
+/// Publishes what differs from what is published.
+fn put(publish: &watch::Sender<Arc<[Endpoint]>>, endpoints: Arc<[Endpoint]>) {
+    publish.send_if_modified(|known| {
+        let changed = **known != *endpoints;
+        if changed {
+            *known = endpoints;
+        }
+        changed
+    });
 }
 
 /// Whether a connection to `address` ends at one of the listening addresses `own` of this program.
@@ -195,6 +258,10 @@ impl Follower {
                 Ok(Ok(mut addresses)) => {
                     // Resolvers rotate their answers; the order means nothing here.
                     addresses.sort_unstable();
+                    let is_own = addresses.iter().any(|address| is_own(*address, &self.own));
+                    if is_own && self.known.get(&name) != Some(&addresses) {
+                        tracing::warn!(server = %name, "the program's own address was left out of its list of name servers");
+                    }
                     self.known.insert(name, addresses);
                     self.publish(publish);
                 }
@@ -212,14 +279,7 @@ impl Follower {
     }
 
     fn publish(&self, publish: &watch::Sender<Arc<[Endpoint]>>) {
-        let endpoints = self.endpoints();
-        publish.send_if_modified(|known| {
-            let changed = **known != *endpoints;
-            if changed {
-                *known = Arc::clone(&endpoints);
-            }
-            changed
-        });
+        put(publish, self.endpoints());
     }
 }
 
@@ -318,6 +378,19 @@ mod tests {
         assert!(!is_own("127.0.0.1:8".parse().unwrap(), &own));
         // No machine has an address for documentation.
         assert!(!is_own("192.0.2.1:9".parse().unwrap(), &own));
+    }
+
+    #[tokio::test]
+    async fn who_is_left_out_stays_in_the_whole_list_and_can_come_back() {
+        let tasks = Tasks::new();
+        let servers = Servers::start(Source::List(list("127.0.0.1:1;127.0.0.2:2")), &tasks);
+        servers.leave_out(HashSet::from(["127.0.0.1:1".parse().unwrap()]));
+        wait_for(&servers, "127.0.0.2:2").await;
+        assert_eq!(servers.subscribe_to_all().borrow().len(), 2);
+        servers.replace(list("127.0.0.1:1;127.0.0.3:3"));
+        wait_for(&servers, "127.0.0.3:3").await;
+        servers.leave_out(HashSet::new());
+        wait_for(&servers, "127.0.0.1:1;127.0.0.3:3").await;
     }
 
     #[tokio::test]

@@ -64,6 +64,9 @@ pub mod request {
     pub const BROKER_HEARTBEAT: i32 = 904;
     /// The NameServer tells a broker that the least id of its group changed (outgoing, one-way).
     pub const NOTIFY_MIN_BROKER_ID_CHANGE: i32 = 905;
+    /// Asks a server whether it is a Waypost agent, which names itself and the agents that it leads to. Ours alone:
+    /// name servers do not support it.
+    pub const IDENTIFY_AGENT: i32 = 98_760;
 }
 
 /// Codes of responses.
@@ -86,7 +89,7 @@ pub mod response {
     pub const GO_AWAY: i32 = 1500;
 }
 
-/// The name that the originals give to the request `code`, for logs and metrics; `None` when it is not one of
+/// The name that the originals, or we, give to the request `code`, for logs and metrics; `None` when it is not one of
 /// [`request`].
 #[must_use]
 pub fn request_name(code: i32) -> Option<&'static str> {
@@ -122,6 +125,7 @@ pub fn request_name(code: i32) -> Option<&'static str> {
         request::GET_BROKER_MEMBER_GROUP => "GET_BROKER_MEMBER_GROUP",
         request::BROKER_HEARTBEAT => "BROKER_HEARTBEAT",
         request::NOTIFY_MIN_BROKER_ID_CHANGE => "NOTIFY_MIN_BROKER_ID_CHANGE",
+        request::IDENTIFY_AGENT => "IDENTIFY_AGENT",
         _ => return None,
     })
 }

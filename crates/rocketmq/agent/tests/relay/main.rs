@@ -8,6 +8,7 @@ mod announced;
 mod deletion;
 mod goodbye;
 mod java;
+mod loops;
 mod opaques;
 mod path;
 mod world;

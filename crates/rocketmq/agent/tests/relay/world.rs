@@ -61,6 +61,11 @@ impl Folder {
 
     /// An agent; those of one folder share their state.
     pub(crate) fn agent(&self, servers: &[SocketAddr]) -> Agent {
+        self.agent_with(servers, AccessPolicy::of_agent())
+    }
+
+    /// The same with this access.
+    pub(crate) fn agent_with(&self, servers: &[SocketAddr], access: AccessPolicy) -> Agent {
         let listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
         let servers = Source::List(servers.iter().map(|server| (*server).into()).collect());
         let state = Some(self.0.join("state"));
@@ -68,7 +73,7 @@ impl Folder {
             listen,
             servers,
             dialer: Dialer::default(),
-            access: AccessPolicy::of_agent(),
+            access,
             state,
             watchdog: Watchdog::start(WatchdogOptions::default(), |_| {}).expect("a thread"),
         })
