@@ -273,10 +273,10 @@ impl Broker {
         self.servers.values().all(|server| is_down(server) || Outbox::has_taken(&server.cursor, number))
     }
 
-    /// How many frames wait for a server.
+    /// How many frames wait for a server. What may not be said before the broker speaks again does not.
     #[must_use]
-    pub(crate) fn waiting(&self, server: &Upstream) -> usize {
-        self.outbox.waiting(&server.cursor)
+    pub(crate) fn waiting(&self, server: &Upstream, now: Millis) -> usize {
+        if self.may_be_quoted(now) { self.outbox.waiting(&server.cursor) } else { 0 }
     }
 
     /// Goes on with this list of servers. Returns those that left and the new ones.

@@ -216,20 +216,24 @@ impl Outbox {
     /// What the server is to get next.
     #[must_use]
     pub(crate) fn next(&self, cursor: &Cursor) -> Option<Next> {
-        let after = cursor.position.saturating_add(1);
-        let due = |number: u64, entry: &Entry| match entry.kind {
-            Kind::Table { .. } => true,
-            // They are no state: whoever took one needs it no more, whatever became of its connection.
-            Kind::Beat | Kind::Leave => number > cursor.taken,
-        };
-        let (number, entry) = self.entries.range(after..).find(|(number, entry)| due(**number, entry))?;
-        Some(Next { number: *number, frame: entry.frame.clone() })
+        let (number, entry) = self.due(cursor).next()?;
+        Some(Next { number, frame: entry.frame.clone() })
     }
 
     /// How many frames the server has to get.
     #[must_use]
     pub(crate) fn waiting(&self, cursor: &Cursor) -> usize {
-        self.entries.range(cursor.position.saturating_add(1)..).count()
+        self.due(cursor).count()
+    }
+
+    fn due(&self, cursor: &Cursor) -> impl Iterator<Item = (u64, &Entry)> {
+        let Cursor { position, taken } = *cursor;
+        let behind = self.entries.range(position.saturating_add(1)..);
+        behind.map(|(number, entry)| (*number, entry)).filter(move |(number, entry)| match entry.kind {
+            Kind::Table { .. } => true,
+            // They are no state: whoever took one needs it no more, whatever became of its connection.
+            Kind::Beat | Kind::Leave => *number > taken,
+        })
     }
 
     /// The server took this frame.

@@ -244,7 +244,7 @@ fn status_of(address: &str, broker: &Broker, now: Millis) -> BrokerStatus {
         server: server.to_string(),
         connected: upstream.connected,
         accepted_ms: upstream.accepted_at.map(age),
-        queue: broker.waiting(upstream),
+        queue: broker.waiting(upstream, now),
         error: upstream.error.clone(),
     });
     BrokerStatus {

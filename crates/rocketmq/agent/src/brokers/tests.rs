@@ -302,6 +302,11 @@ fn nothing_is_renewed_for_a_broker_that_fell_silent() {
     brokers.disconnected(MASTER, &server(1), None);
     assert!(brokers.next(MASTER, &server(1), at(65_000)).is_some());
     assert_eq!(brokers.next(MASTER, &server(1), at(65_001)), None, "its lease is not the agent's to renew");
+    let shown = |now| {
+        let broker = brokers.broker(MASTER).expect("known");
+        broker.waiting(&broker.servers[&server(1)], at(now))
+    };
+    assert_eq!((shown(65_000), shown(65_001)), (1, 0));
     SAYS.to(&mut brokers, 66_000).expect("it lives");
     assert!(brokers.next(MASTER, &server(1), at(66_000)).is_some());
 }

@@ -100,7 +100,9 @@ fn signs_of_life_collapse_to_the_last_and_are_never_resent() {
     }
     assert_eq!(heard(&outbox, &mut cursor), ["abc", "three"]);
     Outbox::start_over(&mut cursor);
+    assert_eq!(outbox.waiting(&cursor), 1);
     assert_eq!(heard(&outbox, &mut cursor), ["abc"]);
+    assert_eq!(outbox.waiting(&cursor), 0, "nothing is shown that is never sent");
     let mut late = Cursor::default();
     outbox.table(frame("abc"), topics("abc"), None, true, Millis::new(9));
     assert_eq!(heard(&outbox, &mut late), ["abc"], "a registration says that the broker lives, too");
@@ -117,6 +119,10 @@ fn leaving_makes_everything_before_it_superfluous() {
     assert!(Outbox::has_taken(&cursor, number));
     Outbox::start_over(&mut cursor);
     assert_eq!(heard(&outbox, &mut cursor), ["ab"]);
+    let number = outbox.leave(frame("bye again"), Millis::new(11));
+    Outbox::taken(&mut cursor, number);
+    Outbox::start_over(&mut cursor);
+    assert_eq!(outbox.waiting(&cursor), 0);
 }
 
 #[test]
