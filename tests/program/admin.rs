@@ -1,14 +1,19 @@
 //! The admin side of the real server.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use waypost_rocketmq_wire::code::request;
 use waypost_rocketmq_wire::message::Request;
 
-use crate::harness::{Server, exchange};
+use crate::harness::{DEADLINE, Ongoing, Server, ask, exchange, get};
 
 #[test]
 fn ten_route_queries_are_ten_in_the_metrics() {
     let server = Server::start(&[]);
-    let mut stream = std::net::TcpStream::connect(server.address).expect("a connection");
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
     let ext = [("topic", "T")];
     for _ in 0..10 {
         let question = Request { ext: &ext, ..Request::new(request::GET_ROUTEINFO_BY_TOPIC) };
@@ -67,4 +72,81 @@ fn an_admin_side_that_is_asked_for_in_vain_is_a_note_beside_the_answer() {
     assert_eq!(told.code, 0);
     assert!(told.out.contains("127.0.0.1:10911"), "{}", told.out);
     assert!(told.err.starts_with("note: no details: cannot connect"), "{}", told.err);
+}
+
+/// The status of a GET by a name for this machine.
+fn status_by(admin: &str, path: &str, name: &str) -> u16 {
+    let address = admin.strip_prefix("http://").expect("an admin side");
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a live socket");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n").expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn the_live_table_is_told_by_listed_names_only() {
+    let server = Server::start(&["--set", "adminHosts=ns1.example.com"]);
+    for (name, table) in [("127.0.0.1", 200), ("ns1.example.com:9880", 200), ("evil.example", 403)] {
+        assert_eq!(status_by(&server.admin, "/v1/table", name), table, "{name}");
+        assert_eq!(status_by(&server.admin, "/healthz", name), 200, "{name}");
+        assert_eq!(status_by(&server.admin, "/metrics", name), 200, "{name}");
+    }
+    let wrong = ask("serve --listen-port 0 --set adminHosts=ns1:9880");
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("adminHosts") && wrong.err.contains("without port"), "{}", wrong.err);
+    // Commands need no name: they ask by the address.
+    let by_name = server.admin.replace("127.0.0.1", "localhost");
+    assert_eq!(ask(&format!("brokers -n {} --admin {by_name} -o json", server.address)).code, 0);
+}
+
+/// Opens connections that ask for nothing, or never end what they began, in place of those that were closed.
+fn be_slow(admin: &str, ended: &AtomicBool) {
+    let address = admin.strip_prefix("http://").expect("an admin side");
+    let mut held: Vec<TcpStream> = Vec::new();
+    while !ended.load(Ordering::Relaxed) {
+        held.retain_mut(|stream| stream.write_all(b"x").is_ok());
+        while held.len() < 70 {
+            let Ok(mut stream) = TcpStream::connect(address) else { break };
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
+            held.push(stream);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Thirteen looks of a probe at a process that seventy slow connections attack.
+fn probe_under_attack(admin: &str, paths: &[&str]) {
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| be_slow(admin, &ended));
+        let probes: Vec<_> = (0..13)
+            .flat_map(|_| {
+                std::thread::sleep(Duration::from_millis(100));
+                paths.iter().map(|path| get(admin, path).0)
+            })
+            .collect();
+        ended.store(true, Ordering::Relaxed);
+        assert!(probes.iter().all(|status| *status == 200), "{probes:?}");
+    });
+}
+
+#[test]
+fn probes_get_through_seventy_slow_connections() {
+    let server = Server::start(&[]);
+    probe_under_attack(&server.admin, &["/healthz", "/readyz", "/metrics"]);
+    let agent = Ongoing::start(&format!(
+        "agent --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 -n {} --admin-hosts agent.example",
+        server.address
+    ));
+    agent.wait_for("(metrics, status)\n");
+    let out = agent.out();
+    let admin = out.lines().find_map(|line| line.strip_prefix("admin: ")?.split("/ ").next());
+    let admin = admin.unwrap_or_else(|| panic!("no admin side in {out}"));
+    probe_under_attack(admin, &["/healthz", "/metrics"]);
+    for (name, status) in [("127.0.0.1", 200), ("agent.example", 200), ("evil.example", 403)] {
+        assert_eq!(status_by(admin, "/v1/agent", name), status, "{name}");
+        assert_eq!(status_by(admin, "/healthz", name), 200, "{name}");
+    }
 }

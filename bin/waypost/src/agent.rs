@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use waypost_admin::Site;
 use waypost_cli::arguments::{AgentArguments, AgentCommand};
 use waypost_cli::exit::Exit;
 use waypost_cli::{agent_status, run};
 use waypost_net::address::AddressList;
-use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
 use waypost_net::watchdog::{Watchdog, WatchdogOptions};
 use waypost_rocketmq_access::access::AccessPolicy;
@@ -124,7 +124,7 @@ fn start(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCod
 
 async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::of_server().context("signals cannot be caught")?;
-    let admin = bind_admin(arguments.admin_listen)?;
+    let admin = bind_admin(arguments.admin_listen)?.map(|site| site.named(arguments.admin_hosts.clone()));
     if options.state.is_none() {
         tracing::warn!(
             "no --state folder: after the agent's own end brokers are off the route until they register"
@@ -133,7 +133,7 @@ async fn serve(options: Options, arguments: &AgentArguments) -> anyhow::Result<E
     let watchdog = options.watchdog.clone();
     let agent = Arc::new(Agent::start(options).map_err(with_next_step)?);
     let tasks = Tasks::new();
-    let admin = admin.map(|listeners| waypost_admin::agent::serve(listeners, Arc::clone(&agent), &tasks));
+    let admin = admin.map(|site| waypost_admin::agent::serve(site, Arc::clone(&agent), &tasks));
     let listening: Vec<String> = agent.addresses().iter().map(ToString::to_string).collect();
     let mut text = format!("agent ready: programs of this machine use namesrvAddr={}\n", listening.join(";"));
     match admin {
@@ -204,9 +204,9 @@ fn with_next_step(error: StartError) -> anyhow::Error {
 }
 
 /// A taken port stops the start only if somebody chose it: several agents on one machine are possible.
-fn bind_admin(chosen: Option<SocketAddr>) -> anyhow::Result<Option<Vec<Listener>>> {
+fn bind_admin(chosen: Option<SocketAddr>) -> anyhow::Result<Option<Site>> {
     match (waypost_admin::bind(chosen.unwrap_or(DEFAULT_ADMIN), "--admin-listen"), chosen) {
-        (Ok(listeners), _) => Ok(Some(listeners)),
+        (Ok(site), _) => Ok(Some(site)),
         (Err(error), Some(_)) => Err(error.into()),
         (Err(error), None) => {
             tracing::warn!(%error, "no HTTP side: the agent runs without metrics and status");

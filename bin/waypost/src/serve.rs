@@ -6,11 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use waypost_admin::Admin;
+use waypost_admin::{Admin, Site};
 use waypost_cli::arguments::ServeArguments;
 use waypost_cli::exit::Exit;
 use waypost_cli::servers::DEFAULT_PORT;
-use waypost_net::listener::Listener;
 use waypost_net::tasks::Tasks;
 use waypost_net::watchdog::StallReport;
 use waypost_rocketmq_nameserver::config::{Configuration, Source};
@@ -62,14 +61,13 @@ fn start(configuration: Configuration, arguments: &ServeArguments) -> anyhow::Re
 
 async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::of_server().context("signals cannot be caught")?;
-    let admin_listeners = bind_admin(&configuration)?;
+    let admin_site = bind_admin(&configuration)?;
     let listen = &configuration.settings().listen;
     let (bind_address, wanted_admin) = (listen.bind_address, listen.admin);
     let options = StartOptions { kv_from_backup: arguments.kv_from_backup, on_stall: Box::new(abort) };
     let server = NameServer::start(configuration, options)?;
     let admin_tasks = Tasks::new();
-    let admin = admin_listeners
-        .map(|listeners| Admin::start(listeners, server.view(), server.addresses(), &admin_tasks));
+    let admin = admin_site.map(|site| Admin::start(site, server.view(), server.addresses(), &admin_tasks));
     let local = local_address(server.addresses());
     // The first line is the original's, which scripts wait for (decision 16).
     let mut text = format!(
@@ -102,10 +100,10 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
 
 /// A taken port of the admin side stops the start only if somebody chose it: two servers on one machine with
 /// their defaults are common, and routes matter more.
-fn bind_admin(configuration: &Configuration) -> anyhow::Result<Option<Vec<Listener>>> {
+fn bind_admin(configuration: &Configuration) -> anyhow::Result<Option<Site>> {
     let Some(address) = configuration.settings().listen.admin else { return Ok(None) };
     match waypost_admin::bind(address, configuration.option("adminListen")) {
-        Ok(listeners) => Ok(Some(listeners)),
+        Ok(site) => Ok(Some(site.named(configuration.settings().listen.admin_hosts.clone()))),
         Err(error) => {
             if configuration.source("adminListen") != Some(&Source::Default) {
                 return Err(error.into());

@@ -15,11 +15,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use waypost_net::listener::Listener;
+use waypost_net::host_names::HostNames;
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_agent::agent::Agent;
 
 use crate::answer::say;
+use crate::hosts;
+use crate::places::Limits;
+use crate::site::Site;
 
 /// The list of paths.
 const PATHS: &str = "\
@@ -33,19 +36,21 @@ const PATHS: &str = "\
 /// # Panics
 ///
 /// Outside a tokio runtime.
-pub fn serve(listeners: Vec<Listener>, agent: Arc<Agent>, tasks: &Tasks) -> SocketAddr {
-    let address = listeners.first().map_or_else(|| SocketAddr::from(([0; 4], 0)), Listener::address);
-    crate::serve(listeners, router(agent), tasks);
+pub fn serve(site: Site, agent: Arc<Agent>, tasks: &Tasks) -> SocketAddr {
+    let address = site.address();
+    let router = router(agent, site.hosts.clone());
+    site.serve(router, Limits::default(), tasks);
     address
 }
 
-fn router(agent: Arc<Agent>) -> Router {
-    Router::new()
+fn router(agent: Arc<Agent>, hosts: HostNames) -> Router {
+    let telling = Router::new()
         .route("/", get(async || say(StatusCode::OK, PATHS)))
+        .route("/v1/agent", get(status))
+        .fallback(async || say(StatusCode::NOT_FOUND, &format!("nothing is here; there are:\n{PATHS}")));
+    hosts::guard(telling, hosts, "--admin-hosts")
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || say(StatusCode::OK, "ok\n")))
-        .route("/v1/agent", get(status))
-        .fallback(async || say(StatusCode::NOT_FOUND, &format!("nothing is here; there are:\n{PATHS}")))
         .with_state(agent)
 }
 

@@ -1,64 +1,49 @@
-//! Connections of the admin side: those that the acceptor admits, each with a limit on silence.
+//! A connection of the admin side, with a limit on how long a request may take and nothing may move.
 
 use std::future::Future as _;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep};
-use waypost_net::accept::Accepted;
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
-/// A connection on which nothing moves for so long is closed: a scraper comes every minute at least, and one
-/// that reads nothing holds memory.
-const SILENCE_MAX: Duration = Duration::from_secs(75);
+use crate::places::Turn;
 
-/// Hands the connections of an acceptor to the HTTP server.
-pub(crate) struct Incoming {
-    pub(crate) accepted: mpsc::Receiver<Accepted>,
-    pub(crate) address: SocketAddr,
-}
-
-impl axum::serve::Listener for Incoming {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        match self.accepted.recv().await {
-            Some(accepted) => {
-                let peer = accepted.peer;
-                (Connection { accepted, silence: Box::pin(sleep(SILENCE_MAX)) }, peer)
-            }
-            // The acceptor has stopped; the server is told by its own signal.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
-    }
-}
-
-/// A connection that breaks when it is silent for too long. It keeps its place among the limits.
+/// A connection that breaks when its time is over.
 pub(crate) struct Connection {
-    accepted: Accepted,
-    silence: Pin<Box<Sleep>>,
+    stream: TcpStream,
+    turn: Arc<Turn>,
+    look: Pin<Box<Sleep>>,
 }
 
 impl Connection {
-    /// The result of an attempt: what moved restarts the clock, what did not may have run out of time.
-    fn watched<T>(&mut self, context: &mut Context<'_>, attempt: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if attempt.is_ready() {
-            #[allow(clippy::disallowed_methods, reason = "the timer of tokio counts in its own instants")]
-            let now = Instant::now();
-            self.silence.as_mut().reset(now + SILENCE_MAX);
-            return attempt;
+    pub(crate) fn new(stream: TcpStream, turn: Arc<Turn>) -> Self {
+        let look = Box::pin(sleep(turn.left()));
+        Self { stream, turn, look }
+    }
+
+    /// Waits; breaks if that has gone on for too long.
+    fn wait<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        loop {
+            ready!(self.look.as_mut().poll(context));
+            let left = self.turn.left();
+            if left.is_zero() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            // What the time counts from has changed since it was looked at.
+            self.look.set(sleep(left));
         }
-        ready!(self.silence.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn written<T>(&mut self, context: &mut Context<'_>, attempt: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if attempt.is_pending() {
+            return self.wait(context);
+        }
+        self.turn.wrote();
+        attempt
     }
 }
 
@@ -68,8 +53,17 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let attempt = Pin::new(&mut self.accepted.stream).poll_read(context, buffer);
-        self.watched(context, attempt)
+        let before = buffer.filled().len();
+        let attempt = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if attempt.is_pending() {
+            return self.wait(context);
+        }
+        if buffer.filled().len() > before && self.turn.read() {
+            // It has less time now than it had.
+            let left = self.turn.left();
+            self.look.set(sleep(left));
+        }
+        attempt
     }
 }
 
@@ -79,16 +73,16 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let attempt = Pin::new(&mut self.accepted.stream).poll_write(context, bytes);
-        self.watched(context, attempt)
+        let attempt = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, attempt)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.accepted.stream).poll_flush(context)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.accepted.stream).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -96,11 +90,11 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let attempt = Pin::new(&mut self.accepted.stream).poll_write_vectored(context, slices);
-        self.watched(context, attempt)
+        let attempt = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(context, attempt)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.accepted.stream.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 }

@@ -1,8 +1,13 @@
 //! The HTTP side of the server and of the agent: metrics, health, the live table.
 //!
 //! It only shows. It never changes anything, and it cannot hold up route queries: connections are few and
-//! bounded, a silent one is closed, and whatever reads the table runs on threads that may block, two at a
-//! time.
+//! bounded, and whatever reads the table runs on threads that may block, two at a time.
+//!
+//! Probes always get through. A connection that is slow with its request is closed; when all places are taken, the
+//! one that has been idle for longest gives way to the newcomer; metrics and health have threads of their own.
+//!
+//! What tells names and addresses, everything but metrics and health, is only for callers that name this machine by
+//! an IP address, as `localhost` or by a name of a list: see [`HostNames`].
 //!
 //! | path | what |
 //! | --- | --- |
@@ -16,8 +21,8 @@
 //! use waypost_admin::Admin;
 //! use waypost_net::tasks::Tasks;
 //! # fn show(server: &waypost_rocketmq_nameserver::NameServer) -> Result<(), Box<dyn std::error::Error>> {
-//! let listeners = waypost_admin::bind("127.0.0.1:9880".parse()?, "adminListen")?;
-//! let admin = Admin::start(listeners, server.view(), server.addresses(), &Tasks::new());
+//! let site = waypost_admin::bind("127.0.0.1:9880".parse()?, "adminListen")?;
+//! let admin = Admin::start(site, server.view(), server.addresses(), &Tasks::new());
 //! println!("http://{}/", admin.address());
 //! # Ok(()) }
 //! ```
@@ -25,10 +30,12 @@
 pub mod agent;
 mod answer;
 mod connection;
+mod hosts;
+mod places;
+mod site;
 mod table;
 
 use std::borrow::Cow;
-use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,18 +46,17 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::sync::{Semaphore, mpsc};
-use waypost_net::accept::{AcceptLimits, Accepted, Acceptor};
-use waypost_net::listener::{BindAddress, ListenError, ListenOptions, Listener};
+use tokio::sync::Semaphore;
+use waypost_net::host_names::HostNames;
+use waypost_net::listener::{BindAddress, ListenError, ListenOptions};
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_nameserver::View;
 
 use crate::answer::{Busy, say};
-use crate::connection::Incoming;
+use crate::places::Limits;
+pub use crate::site::Site;
 
-/// Connections at once: a few scrapers, a few people, and probes.
-const CONNECTIONS_MAX: u64 = 64;
-/// Readers of the table or the metrics at once; others wait.
+/// Readers of the table at once, and of the metrics; others wait.
 const READERS_MAX: usize = 2;
 /// Probes at once. They have room of their own: a big table must not make the process look dead.
 const PROBES_MAX: usize = 4;
@@ -82,6 +88,7 @@ struct Shared {
     stopping: AtomicBool,
     tasks: Tasks,
     readers: Semaphore,
+    scrapers: Semaphore,
     probes: Semaphore,
 }
 
@@ -94,7 +101,7 @@ struct Shared {
 /// # Panics
 ///
 /// Outside a tokio runtime.
-pub fn bind(address: SocketAddr, option: impl Into<Cow<'static, str>>) -> Result<Vec<Listener>, ListenError> {
+pub fn bind(address: SocketAddr, option: impl Into<Cow<'static, str>>) -> Result<Site, ListenError> {
     let option = option.into();
     let options = ListenOptions {
         backlog: 64,
@@ -102,7 +109,8 @@ pub fn bind(address: SocketAddr, option: impl Into<Cow<'static, str>>) -> Result
         port_setting: option,
         ..ListenOptions::default()
     };
-    waypost_net::listener::bind(&BindAddress::Ip(address.ip()), address.port(), &options)
+    let listeners = waypost_net::listener::bind(&BindAddress::Ip(address.ip()), address.port(), &options)?;
+    Ok(Site { listeners, hosts: HostNames::default() })
 }
 
 impl Admin {
@@ -111,17 +119,19 @@ impl Admin {
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    pub fn start(listeners: Vec<Listener>, view: View, listening: &[SocketAddr], tasks: &Tasks) -> Self {
-        let address = listeners.first().map_or_else(|| SocketAddr::from(([0; 4], 0)), Listener::address);
+    pub fn start(site: Site, view: View, listening: &[SocketAddr], tasks: &Tasks) -> Self {
+        let address = site.address();
         let shared = Arc::new(Shared {
             view,
             listening: listening.iter().map(ToString::to_string).collect(),
             stopping: AtomicBool::new(false),
             tasks: tasks.clone(),
             readers: Semaphore::new(READERS_MAX),
+            scrapers: Semaphore::new(READERS_MAX),
             probes: Semaphore::new(PROBES_MAX),
         });
-        serve(listeners, router(Arc::clone(&shared)), tasks);
+        let router = router(Arc::clone(&shared), site.hosts.clone());
+        site.serve(router, Limits::default(), tasks);
         Self { address, shared }
     }
 
@@ -137,47 +147,26 @@ impl Admin {
     }
 }
 
-/// Serves a router on listeners until the tasks are stopped.
-fn serve(listeners: Vec<Listener>, router: Router, tasks: &Tasks) {
-    let address = listeners.first().map_or_else(|| SocketAddr::from(([0; 4], 0)), Listener::address);
-    let limits = AcceptLimits { connections: CONNECTIONS_MAX, ..AcceptLimits::default() };
-    let acceptor = Acceptor::new(listeners, limits);
-    let (sender, accepted) = mpsc::channel::<Accepted>(CONNECTIONS_MAX as usize);
-    let stop = tasks.stop();
-    tasks.spawn(async move {
-        // There is room for every connection that the limits admit.
-        acceptor.run(&stop, |accepted| drop(sender.try_send(accepted))).await;
-    });
-    let stop = tasks.stop();
-    let serve = axum::serve(Incoming { accepted, address }, router)
-        .with_graceful_shutdown(async move { stop.requested().await })
-        .into_future();
-    tasks.spawn(async move {
-        if let Err(error) = serve.await {
-            tracing::error!(%error, "the admin side stopped");
-        }
-    });
-}
-
 /// An answer with metrics.
 fn metrics_answer(text: String) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-store")], text).into_response()
 }
 
-fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
+fn router(shared: Arc<Shared>, hosts: HostNames) -> Router {
+    let telling = Router::new()
         .route("/", get(async || say(StatusCode::OK, PATHS)))
+        .route("/v1/table", get(table::table))
+        .fallback(async || say(StatusCode::NOT_FOUND, &format!("nothing is here; there are:\n{PATHS}")));
+    hosts::guard(telling, hosts, "adminHosts")
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
         .route("/readyz", get(readiness))
-        .route("/v1/table", get(table::table))
-        .fallback(async || say(StatusCode::NOT_FOUND, &format!("nothing is here; there are:\n{PATHS}")))
         .with_state(shared)
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.read(View::metrics_text).await {
+    match shared.on_a_thread(&shared.scrapers, READER_LIMIT, View::metrics_text).await {
         Ok(text) => metrics_answer(text),
         Err(busy) => busy.into_response(),
     }

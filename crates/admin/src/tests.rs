@@ -18,6 +18,11 @@ struct Running {
 
 impl Running {
     fn start(settings: &[(&str, &str)]) -> Self {
+        Self::named("", settings)
+    }
+
+    /// As [`Running::start`]; `hosts` are names of this machine.
+    fn named(hosts: &str, settings: &[(&str, &str)]) -> Self {
         static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let home = std::env::temp_dir().join(format!("waypost-admin-{}-{number}", std::process::id()));
@@ -31,8 +36,13 @@ impl Running {
         let options = StartOptions { kv_from_backup: false, on_stall: Box::new(|_| {}) };
         let server = NameServer::start(configuration, options).expect("a server");
         let tasks = Tasks::new();
-        let listeners = bind("127.0.0.1:0".parse().expect("an address"), "adminListen").expect("a port");
-        let admin = Admin::start(listeners, server.view(), server.addresses(), &tasks);
+        let site = bind("127.0.0.1:0".parse().expect("an address"), "adminListen").expect("a port");
+        let admin = Admin::start(
+            site.named(hosts.parse().expect("names")),
+            server.view(),
+            server.addresses(),
+            &tasks,
+        );
         Self { server, admin, tasks, home }
     }
 
@@ -124,29 +134,146 @@ async fn wrong_questions_are_told_what_is_known() {
     running.end().await;
 }
 
+/// What a slow peer does with its connection.
+#[derive(Clone, Copy)]
+enum Slow {
+    Silent,
+    /// Sends its request byte by byte and never ends it.
+    Trickling,
+    /// Asks and rests.
+    Resting,
+    /// Sends a request that never ends, to a path that has no body.
+    Bodied,
+}
+
+/// Holds a connection as long as it may, again and again.
+async fn be_slow(admin: SocketAddr, slow: Slow) {
+    loop {
+        let Ok(mut stream) = TcpStream::connect(admin).await else { continue };
+        let mut byte = [0; 1_024];
+        match slow {
+            Slow::Silent => drop(stream.read(&mut byte).await),
+            Slow::Trickling => {
+                let begun = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ").await;
+                while begun.is_ok() && stream.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+            Slow::Resting => {
+                let asked = stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+                while asked.is_ok() && matches!(stream.read(&mut byte).await, Ok(1..)) {}
+            }
+            Slow::Bodied => {
+                let head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+                let asked = stream.write_all(head).await;
+                while asked.is_ok() && stream.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_connections_than_the_limit_are_closed_at_once() {
+async fn probes_get_through_seventy_slow_connections() {
+    let running = Running::start(&[]);
+    let attack = Tasks::new();
+    let kinds = [Slow::Silent, Slow::Trickling, Slow::Resting, Slow::Bodied];
+    for slow in kinds.iter().cycle().take(70) {
+        attack.spawn_until_stopped(be_slow(running.admin.address(), *slow));
+    }
+    // Each probe comes when all places are taken anew.
+    for _ in 0..13 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for path in ["/healthz", "/readyz", "/metrics"] {
+            let probe = tokio::time::timeout(Duration::from_secs(5), running.get(path)).await;
+            assert!(matches!(probe, Ok((200, _))), "{path}: {probe:?}");
+        }
+    }
+    attack.cancel();
+    assert_eq!(attack.drain(Duration::from_secs(20)).await, 0);
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_that_is_idle_for_longest_gives_way() {
     let running = Running::start(&[]);
     let mut held = Vec::new();
-    for _ in 0..CONNECTIONS_MAX {
-        held.push(TcpStream::connect(running.admin.address()).await.expect("a connection"));
-    }
-    let mut over = TcpStream::connect(running.admin.address()).await.expect("a connection");
-    let ended = tokio::time::timeout(Duration::from_secs(20), over.read(&mut [0; 1])).await;
-    // Closed or reset: it was not served.
-    assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
-    drop(held);
-    let deadline = waypost_net::clock::Clock::system().now().after(Duration::from_secs(20));
-    loop {
+    for _ in 0..Limits::default().places {
         let mut stream = TcpStream::connect(running.admin.address()).await.expect("a connection");
-        let mut answer = Vec::new();
-        // A connection over the limit may be reset while it writes.
-        let written = stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.is_ok();
-        if written && stream.read_to_end(&mut answer).await.is_ok() && answer.starts_with(b"HTTP/1.0 200") {
-            break;
-        }
-        assert!(waypost_net::clock::Clock::system().now() < deadline, "no place is given back");
-        tokio::task::yield_now().await;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("written");
+        assert!(stream.read(&mut [0; 1_024]).await.expect("an answer") > 0);
+        held.push(stream);
     }
+    assert_eq!(running.get("/healthz").await.0, 200);
+    let ended = tokio::time::timeout(Duration::from_secs(20), held[0].read(&mut [0; 1_024])).await;
+    assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+    // All others are served as before.
+    for stream in &mut held[1..] {
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("written");
+        assert!(stream.read(&mut [0; 1_024]).await.expect("an answer") > 0);
+    }
+    drop(held);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_long_in_coming_is_closed() {
+    let site = bind("127.0.0.1:0".parse().expect("an address"), "adminListen").expect("a port");
+    let (address, tasks) = (site.address(), Tasks::new());
+    let limits = Limits { head: Duration::from_millis(500), ..Limits::default() };
+    site.serve(Router::new().route("/", get(async || "here")), limits, &tasks);
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (earlier, beginning) in [("", ""), ("", "GET / HTTP/1.1\r\nHo"), (request, "G")] {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(earlier.as_bytes()).await.expect("written");
+        if !earlier.is_empty() {
+            assert!(stream.read(&mut [0; 1_024]).await.expect("an answer") > 0);
+        }
+        stream.write_all(beginning.as_bytes()).await.expect("written");
+        let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut Vec::new())).await;
+        assert!(ended.is_ok(), "{beginning:?} is waited for");
+    }
+    tasks.cancel();
+    assert_eq!(tasks.drain(Duration::from_secs(20)).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_nobody_listed_see_metrics_and_health_only() {
+    let running = Running::named("NS1.example.com", &[]);
+    let ask = async |path: &str, host: &str| {
+        running.ask(&format!("GET {path} HTTP/1.1\r\n{host}Connection: close\r\n\r\n")).await
+    };
+    for host in [
+        "",
+        "Host: 127.0.0.1:9880\r\n",
+        "Host: [::1]\r\n",
+        "Host: localhost\r\n",
+        "Host: ns1.example.com:9880\r\n",
+    ] {
+        for path in ["/", "/v1/table", "/v1/table?topics=true"] {
+            assert_eq!(ask(path, host).await.0, 200, "{path} {host}");
+        }
+        assert_eq!(ask("/nothing", host).await.0, 404, "{host}");
+    }
+    for host in [
+        "Host: evil.example\r\n",
+        "Host: evil.example:9880\r\n",
+        "Host: ns1.example.com.evil.example\r\n",
+        "Host: \r\n",
+        "Host: localhost\r\nHost: evil.example\r\n",
+        "Host: \u{e9}.example\r\n",
+    ] {
+        for path in ["/", "/v1/table", "/v1/table?topics=true", "/v1/nothing", "http://localhost/v1/table"] {
+            let (status, reason) = ask(path, host).await;
+            assert_eq!(status, 403, "{path} {host}");
+            assert!(reason.contains("adminHosts") && !reason.contains("evil"), "{reason}");
+        }
+        for path in ["/metrics", "/healthz", "/readyz"] {
+            assert_eq!(ask(path, host).await.0, 200, "{path} {host}");
+        }
+    }
+    let rebound = ask("http://evil.example/v1/table", "Host: localhost\r\n").await;
+    assert_eq!(rebound.0, 403, "the target of the request counts as well");
     running.end().await;
 }

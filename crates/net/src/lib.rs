@@ -44,6 +44,7 @@ pub mod dialer;
 pub mod durable;
 pub mod entrance;
 pub mod frame_pool;
+pub mod host_names;
 pub mod listener;
 pub mod network;
 pub mod plain;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use waypost_net::host_names::HostNames;
 use waypost_net::network::NetworkList;
 
 use super::{ListArguments, OutputArguments, TlsArguments, parse_count, parse_span};
@@ -80,6 +81,16 @@ pub struct AgentArguments {
     /// Where metrics and status are served over HTTP; 127.0.0.1:9881, if it is free, unless set.
     #[arg(long, value_name = "ADDRESS")]
     pub admin_listen: Option<SocketAddr>,
+    /// Names by which the status may be asked for over HTTP, besides IP addresses and localhost, separated by ",".
+    /// Metrics and health answer to any name.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true,
+        env = "WAYPOST_AGENT_ADMIN_HOSTS"
+    )]
+    pub admin_hosts: HostNames,
 }
 
 /// Questions to a running agent.

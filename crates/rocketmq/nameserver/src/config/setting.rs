@@ -22,6 +22,8 @@ pub enum Kind {
     Endpoint,
     /// A list of networks, `any` or `none`.
     Networks,
+    /// A list of host names.
+    Hosts,
     /// One of the given words.
     Choice(&'static [&'static str]),
 }
@@ -38,6 +40,7 @@ impl Kind {
             Self::Address => "IP address",
             Self::Endpoint => "address:port or off",
             Self::Networks => "networks",
+            Self::Hosts => "host names",
             Self::Choice(_) => "one of",
         }
     }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use waypost_net::host_names::HostNames;
 use waypost_net::network::NetworkList;
 
 use super::setting::{Applies, Bounds, Effect, Origin, Refusal, Setting, Unit};
@@ -128,6 +129,10 @@ settings! {
         proxy_protocol_trusted: NetworkList = "proxyProtocolTrusted", "none", ANY, Plain, Restart, Own;
         /// Where metrics, health and the JSON interface are served over HTTP; `off` serves none.
         admin: Option<SocketAddr> = "adminListen", "127.0.0.1:9880", ANY, Plain, Restart, Own;
+        /// Names by which the live table may be asked for over HTTP, besides IP addresses and
+        /// `localhost`. Others are refused: a web page could read the table through the browser of
+        /// somebody on this machine (DNS rebinding). Metrics and health answer to any name.
+        admin_hosts: HostNames = "adminHosts", "", ANY, Plain, Restart, Own;
     }
 
     /// TLS on the port that brokers and clients use.

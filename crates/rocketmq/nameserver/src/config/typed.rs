@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use waypost_net::host_names::HostNames;
 use waypost_net::network::NetworkList;
 
 use super::setting::{Kind, Setting, Unit};
@@ -169,6 +170,18 @@ impl Typed for Option<SocketAddr> {
 
 impl Typed for NetworkList {
     const KIND: Kind = Kind::Networks;
+
+    fn parse(_: &Setting, text: &str) -> Result<Self, String> {
+        text.parse::<Self>().map_err(|error| error.to_string())
+    }
+
+    fn text(&self, _: &Setting) -> String {
+        self.to_string()
+    }
+}
+
+impl Typed for HostNames {
+    const KIND: Kind = Kind::Hosts;
 
     fn parse(_: &Setting, text: &str) -> Result<Self, String> {
         text.parse::<Self>().map_err(|error| error.to_string())
