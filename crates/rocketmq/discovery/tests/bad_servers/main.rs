@@ -237,6 +237,24 @@ async fn known_routes_are_served_and_marked_stale_while_nobody_answers() {
 }
 
 #[tokio::test]
+async fn a_known_route_is_given_though_the_driver_is_held_up() {
+    let server = Server::with(Behaviour::Well, "T", &["a"]).await;
+    let discovery = client(&[server.address]).await;
+    discovery.route("T", LIMIT).await.unwrap();
+    server.behave(Behaviour::Hung);
+    let asked = discovery.younger_than("T", Duration::ZERO, Duration::from_millis(300));
+    let held_up = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Nothing of this runtime goes on meanwhile: after it both the driver and its caller are late.
+        std::thread::sleep(Duration::from_secs(1));
+    };
+    let (known, ()) = tokio::join!(asked, held_up);
+    let known = known.unwrap();
+    assert!(known.stale);
+    assert_eq!(brokers(&known.route.unwrap()), ["a"]);
+}
+
+#[tokio::test]
 async fn many_callers_of_one_topic_share_one_question() {
     let server = Server::with(Behaviour::Slow(Duration::from_millis(100)), "T", &["a"]).await;
     let discovery = client(&[server.address]).await;
