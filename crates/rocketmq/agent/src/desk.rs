@@ -44,6 +44,9 @@ pub(crate) struct Desk {
     /// Wakes those who wait for answers.
     progress: watch::Sender<u64>,
     unsaved: Mutex<BTreeSet<String>>,
+    /// Held while they are saved: an older state must not be written over a newer one, and the end waits for what was
+    /// begun.
+    saving: tokio::sync::Mutex<()>,
     save: Notify,
     pub(crate) dialer: Dialer,
     pub(crate) clock: Clock,
@@ -76,6 +79,7 @@ impl Desk {
             links: Mutex::default(),
             progress: watch::Sender::new(0),
             unsaved: Mutex::default(),
+            saving: tokio::sync::Mutex::default(),
             save: Notify::new(),
             dialer,
             clock: Clock::system(),
@@ -335,6 +339,7 @@ impl Desk {
     /// the agent serves without its disk, too.
     async fn save_all(&self, failed: &mut BTreeSet<String>) {
         let Some(store) = &self.store else { return };
+        let _saving = self.saving.lock().await;
         let unsaved = std::mem::take(&mut *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner));
         for address in unsaved {
             let frames = self.look(|brokers, _| brokers.frames(&address));

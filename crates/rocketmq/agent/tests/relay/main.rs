@@ -314,6 +314,26 @@ async fn an_agent_started_again_speaks_for_living_brokers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_stops_while_it_saves_forgets_nobody() {
+    const BROKERS: usize = 40;
+    let folder = Folder::new();
+    let server = folder.server();
+    let servers = [server.addresses()[0]];
+    let first = folder.agent(&servers);
+    let mut brokers = Vec::new();
+    for _ in 0..BROKERS {
+        let name = format!("b{}", brokers.len()).leak();
+        let broker = Broker::start(name, "0", first.addresses()[0]).await;
+        assert!(broker.register(&["T", "U"], 1).await.is_success());
+        brokers.push(broker);
+    }
+    first.shutdown().await;
+    let second = folder.agent(&servers);
+    until("all brokers", LONG, async || second.status().await.brokers.len() == BROKERS).await;
+    second.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_goodbye_is_answered_when_every_server_knows_or_after_a_second() {
     let folder = Folder::new();
     let live = [folder.server(), folder.server()];
