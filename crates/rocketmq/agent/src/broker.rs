@@ -11,7 +11,7 @@ use waypost_rocketmq_wire::code::{request, response};
 
 use crate::fence::Fence;
 use crate::heard::{Beat, Identity, Registration, Table};
-use crate::outbox::{Cursor, Frame, Next, Outbox, ROUND_MAX, Topics};
+use crate::outbox::{Cursor, Frame, Lost, Next, Outbox, ROUND_MAX, Said, Topics};
 
 /// After which silence a NameServer drops a broker that names no time of its own (section 5).
 pub(crate) const EXPIRE: Duration = Duration::from_secs(120);
@@ -122,8 +122,9 @@ impl Broker {
         registration: &Registration,
         table: Table,
         connection: Option<u64>,
+        room: usize,
         now: Millis,
-    ) {
+    ) -> Lost {
         self.spoke(connection, now);
         let (old, new) = (&self.identity, &registration.identity);
         if self.leaving.take().is_some() || old.name != new.name {
@@ -139,18 +140,20 @@ impl Broker {
         }
         self.identity = registration.identity.clone();
         let (frame, digest) = (registration.frame.clone(), Some(registration.digest));
-        let lost = self.outbox.table(frame, table.topics, digest, !self.asks, now);
+        let said = Said { frame, topics: table.topics, digest, repeats: !self.asks };
+        let lost = self.outbox.table(said, room, now);
         self.version = (lost.frames == 0).then_some(table.version);
+        lost
     }
 
-    pub(crate) fn topic(&mut self, frame: Frame, topic: u64, connection: u64, now: Millis) {
-        // No sign of life (1.217), but the connection is the broker's.
-        self.connection = Some(connection);
-        self.orphan_until = None;
-        let lost = self.outbox.table(frame, Topics::new(vec![topic], true), None, !self.asks, now);
+    /// Adds a topic alone, which is no sign of life (1.217).
+    pub(crate) fn topic(&mut self, frame: Frame, topic: u64, room: usize, now: Millis) -> Lost {
+        let topics = Topics::new(vec![topic], true);
+        let lost = self.outbox.table(Said { frame, topics, digest: None, repeats: !self.asks }, room, now);
         if lost.frames > 0 {
             self.version = None;
         }
+        lost
     }
 
     /// The version to answer with, and whether it differs from the broker's.

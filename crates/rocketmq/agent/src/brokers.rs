@@ -12,11 +12,13 @@ use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
 use waypost_rocketmq_wire::body::DataVersion;
 use waypost_rocketmq_wire::code::request;
+use waypost_rocketmq_wire::frame::DEFAULT_FRAME_MAX;
 
 use crate::broker::{Broker, Then, Upstream};
 use crate::heard::{Beat, Leave, Registration, Table, Topic, hash_of, mapping_hash_of};
-use crate::outbox::{Frame, Next};
+use crate::outbox::{Frame, Lost, Next};
 use crate::reply;
+use crate::room::{BROKERS_MAX, NoRoom, TABLES_MAX, cost};
 
 /// How long a broker without a connection may take to come back (Java closes after any slow read).
 pub(crate) const ORPHAN_MAX: Duration = Duration::from_secs(5);
@@ -46,6 +48,8 @@ pub(crate) enum Effect {
     Save(String),
     /// Close this broker's connections to servers and forget what is on disk.
     End(String),
+    /// Tell that something of this broker is not kept.
+    NoRoom(String, NoRoom),
 }
 
 /// What a broker is answered, and when.
@@ -69,7 +73,9 @@ struct Orders {
 impl Orders {
     fn heard(&mut self, server: &Endpoint, body: &Bytes) {
         self.answers = self.answers.saturating_add(1);
-        self.by_server.insert(server.clone(), (self.answers, body.clone()));
+        // No broker takes a larger frame, whoever sends it.
+        let body = if body.len() < DEFAULT_FRAME_MAX { body.clone() } else { Bytes::new() };
+        self.by_server.insert(server.clone(), (self.answers, body));
     }
 
     /// The last that says something: brokers only ever add what it says.
@@ -162,6 +168,8 @@ impl Brokers {
             return Err(Box::new(reply::typed(reply::error(remark))));
         }
         let address = &identity.address;
+        let needed = cost(registration.frame.bytes.len(), table.topics.len());
+        let room = self.room(address, needed).map_err(|refusal| Box::new(reply::typed(*refusal)))?;
         if !self.brokers.contains_key(address) {
             let links = self.servers.iter().map(|server| Effect::Link(address.clone(), server.clone()));
             self.effects.extend(links);
@@ -169,12 +177,29 @@ impl Brokers {
         let new = || Broker::new(identity.clone(), &self.servers, now);
         let broker = self.brokers.entry(address.clone()).or_insert_with(new);
         let is_known = broker.outbox.known(registration.digest).is_some();
-        broker.register(registration, table, connection, now);
+        let lost = broker.register(registration, table, connection, room, now);
+        self.effects.extend(forgotten(address, lost));
         self.effects.push(Effect::Speak(address.clone()));
         if connection.is_some() && !is_known {
             self.effects.push(Effect::Save(address.clone()));
         }
         Ok(())
+    }
+
+    /// What the tables of a broker may take, of which its next frame needs this much.
+    fn room(&mut self, address: &str, needed: usize) -> Result<usize, Box<Answer>> {
+        let others = self.brokers.iter().filter(|(other, _)| *other != address);
+        let taken = others.fold(0_usize, |sum, (_, broker)| sum.saturating_add(broker.outbox.bytes()));
+        let room = TABLES_MAX.saturating_sub(taken);
+        let refusal = if self.brokers.len() >= BROKERS_MAX && !self.brokers.contains_key(address) {
+            NoRoom::Brokers
+        } else if needed > room {
+            NoRoom::Bytes { needed }
+        } else {
+            return Ok(room);
+        };
+        self.effects.push(Effect::NoRoom(address.to_owned(), refusal));
+        Err(Box::new(reply::error(refusal.to_string())))
     }
 
     /// A registration read from the disk. The broker must speak for itself soon.
@@ -261,20 +286,29 @@ impl Brokers {
 
     /// 217 on a connection; whether it is of a broker of this connection. If not, it says nothing about what is kept
     /// here: an operator's, as far as the agent is concerned.
-    pub(crate) fn topic(&mut self, topic: &Topic, connection: u64, now: Millis) -> bool {
-        let of_connection = |broker: &&mut Broker| broker.connection == Some(connection);
-        let hash = hash_of(&self.hasher, &topic.topic);
-        let mut own = self.brokers.values_mut().filter(of_connection);
-        let Some(broker) = own.find(|broker| topic.brokers.contains(&broker.identity.name)) else {
-            return false;
+    ///
+    /// # Errors
+    ///
+    /// The answer that refuses it.
+    pub(crate) fn topic(&mut self, topic: &Topic, connection: u64, now: Millis) -> Result<bool, Box<Answer>> {
+        let is_meant = |broker: &Broker| {
+            broker.connection == Some(connection) && topic.brokers.contains(&broker.identity.name)
         };
-        if broker.leaving.is_none() {
-            broker.topic(topic.frame.clone(), hash, connection, now);
-            let address = broker.identity.address.clone();
-            self.effects.push(Effect::Speak(address.clone()));
-            self.effects.push(Effect::Save(address));
+        let Some((address, broker)) = self.brokers.iter().find(|(_, broker)| is_meant(broker)) else {
+            return Ok(false);
+        };
+        if broker.leaving.is_some() {
+            return Ok(true);
         }
-        true
+        let (address, hash) = (address.clone(), hash_of(&self.hasher, &topic.topic));
+        let room = self.room(&address, cost(topic.frame.bytes.len(), 1))?;
+        if let Some(broker) = self.brokers.get_mut(&address) {
+            let lost = broker.topic(topic.frame.clone(), hash, room, now);
+            self.effects.extend(forgotten(&address, lost));
+        }
+        self.effects.push(Effect::Speak(address.clone()));
+        self.effects.push(Effect::Save(address));
+        Ok(true)
     }
 
     /// An operator deleted a topic on the servers (216): nobody may announce it again from here.
@@ -408,6 +442,11 @@ impl Brokers {
     pub(crate) fn frames(&self, address: &str) -> Vec<Frame> {
         self.brokers.get(address).map(|broker| broker.outbox.state().cloned().collect()).unwrap_or_default()
     }
+}
+
+fn forgotten(address: &str, lost: Lost) -> Option<Effect> {
+    let older = NoRoom::Older { frames: lost.for_room };
+    (lost.for_room > 0).then(|| Effect::NoRoom(address.to_owned(), older))
 }
 
 fn version_answer(changed: bool, version: Option<DataVersion>) -> Answer {

@@ -1,6 +1,7 @@
 //! Where the brokers' state is, and what follows from its changes.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use waypost_net::address::HostPort;
 use waypost_net::clock::{Clock, Millis, Pulse};
 use waypost_net::dialer::{DialError, Dialer};
 use waypost_net::tasks::Tasks;
+use waypost_net::throttle::Throttle;
+use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_remoting::endpoint::Endpoint;
 use waypost_rocketmq_remoting::servers::Servers;
 use waypost_rocketmq_wire::body::BodyLimits;
@@ -19,6 +22,7 @@ use waypost_rocketmq_wire::frame::FrameLimits;
 
 use crate::brokers::{Brokers, Effect};
 use crate::heard::Heard;
+use crate::room::NoRoom;
 use crate::store::{Saved, Store};
 use crate::upstream::Link;
 
@@ -29,6 +33,8 @@ pub(crate) const THAW_GRACE: Duration = Duration::from_secs(3);
 /// How long a broker's own port may take, and how often it is tried while the broker has no connection.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 const PROBE_PERIOD: Duration = Duration::from_millis(250);
+/// At most one log line of each kind that peers can cause at will; the others are counted.
+const COMPLAINT_PERIOD: Duration = Duration::from_secs(10);
 /// Between two writes of the same brokers: each is synced, and a broker may create many topics.
 const SAVE_PERIOD: Duration = Duration::from_secs(1);
 /// Before the first write, for what follows closely.
@@ -54,8 +60,25 @@ pub(crate) struct Desk {
     pub(crate) body_limits: BodyLimits,
     servers: Servers,
     store: Option<Store>,
+    complaints: Complaints,
     tasks: Tasks,
     runtime: Handle,
+}
+
+/// Warnings that a peer can cause at will, each kind once in a while.
+#[derive(Debug)]
+struct Complaints {
+    brokers: Throttle,
+    bytes: Throttle,
+    older: Throttle,
+    undecodable: Throttle,
+}
+
+impl Complaints {
+    fn new() -> Self {
+        let each = || Throttle::new(COMPLAINT_PERIOD);
+        Self { brokers: each(), bytes: each(), older: each(), undecodable: each() }
+    }
 }
 
 #[derive(Debug)]
@@ -87,6 +110,7 @@ impl Desk {
             body_limits: BodyLimits::default(),
             servers,
             store,
+            complaints: Complaints::new(),
             tasks: tasks.child(),
             runtime: Handle::current(),
         });
@@ -232,7 +256,7 @@ impl Desk {
                 }
                 Some(Effect::End(address))
             }
-            rest => Some(rest),
+            rest @ (Effect::Probe(_) | Effect::Save(_) | Effect::NoRoom(..)) => Some(rest),
         }
     }
 
@@ -244,8 +268,29 @@ impl Desk {
                     self.unsaved.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
                     self.save.notify_one();
                 }
-                _ => {}
+                Effect::NoRoom(address, reason) => self.tell_no_room(&address, reason),
+                Effect::Save(_) | Effect::End(_) => {}
+                // They were done where the links are.
+                Effect::Link(..) | Effect::Unlink(..) | Effect::Speak(_) => {}
             }
+        }
+    }
+
+    fn tell_no_room(&self, address: &str, reason: NoRoom) {
+        let throttle = match reason {
+            NoRoom::Brokers => &self.complaints.brokers,
+            NoRoom::Bytes { .. } => &self.complaints.bytes,
+            NoRoom::Older { .. } => &self.complaints.older,
+        };
+        if let Some(withheld) = throttle.pass(self.clock.now()) {
+            tracing::warn!(broker = address, %reason, withheld, "what a broker said is not kept");
+        }
+    }
+
+    /// A request of a broker was refused before anything was done.
+    pub(crate) fn tell_undecodable(&self, peer: SocketAddr, refusal: &Answer) {
+        if let Some(withheld) = self.complaints.undecodable.pass(self.clock.now()) {
+            tracing::warn!(%peer, remark = refusal.remark, withheld, "a broker's request was refused");
         }
     }
 

@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use bytes::Bytes;
-use waypost_rocketmq_registry::BrokerIdentity;
+use waypost_rocketmq_registry::{BrokerIdentity, RegistrationRefusal, TableLimits};
 use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_wire::body::{
     BodyForm, BodyLimits, DataVersion, RegisterBrokerBody, TopicRouteData, inflate,
@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::outbox::{Frame, Topics};
 use crate::reply;
+use crate::room::SIGN_MAX;
 
 /// The names of a broker: an address has one cluster, one name and one id (decision 4).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -162,6 +163,18 @@ fn registration(
     }
     let identity =
         BrokerIdentity::of(header).map_err(|field| Box::new(reply::typed(reply::missing(NAME, field))))?;
+    let names = [
+        ("clusterName", identity.cluster),
+        ("brokerName", identity.broker),
+        ("brokerAddr", identity.address),
+    ];
+    for (what, name) in names {
+        let (length, limit) = (name.len(), TableLimits::default().name_length);
+        if length > limit {
+            let refusal = RegistrationRefusal::NameLength { what, length, limit };
+            return Err(Box::new(reply::typed(reply::error(refusal.to_string()))));
+        }
+    }
     let form = BodyForm::of(header, frame.body);
     Ok(Registration {
         identity: Identity {
@@ -225,6 +238,7 @@ pub(crate) fn mapping_hash_of(hasher: &impl BuildHasher, topic: &str) -> u64 {
 }
 
 fn beat(header: &Header<'_>, body: &[u8], kept: Frame, name: &str) -> Result<Beat, Box<Answer>> {
+    sign(&kept, name)?;
     let version = match body {
         [] => None,
         body => DataVersion::decode_comparable(body, &BodyLimits::default()).map_err(|error| {
@@ -241,10 +255,22 @@ fn beat(header: &Header<'_>, body: &[u8], kept: Frame, name: &str) -> Result<Bea
 
 fn leave(header: &Header<'_>, kept: Frame) -> Result<Leave, Box<Answer>> {
     const NAME: &str = "UNREGISTER_BROKER";
+    sign(&kept, NAME)?;
     let name = required(header, NAME, "brokerName")?.to_owned();
     let address = required(header, NAME, "brokerAddr")?.to_owned();
     required(header, NAME, "clusterName")?;
     Ok(Leave { address, name, frame: kept })
+}
+
+/// Refuses what is no sign of a broker by its size: signs are kept beside the tables, whose bytes are counted.
+fn sign(kept: &Frame, name: &str) -> Result<(), Box<Answer>> {
+    let length = kept.bytes.len();
+    if length <= SIGN_MAX {
+        return Ok(());
+    }
+    let remark =
+        format!("{name}: the frame has {length} bytes, and the agent takes at most {SIGN_MAX} of it");
+    Err(Box::new(reply::error(remark)))
 }
 
 fn topic(header: &Header<'_>, body: &[u8], kept: Frame) -> Result<Topic, Box<Answer>> {

@@ -20,6 +20,7 @@ mod reads;
 pub mod relay;
 mod remark;
 mod reply;
+mod room;
 mod routes;
 mod saved;
 mod session;

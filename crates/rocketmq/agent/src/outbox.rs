@@ -21,14 +21,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use waypost_net::clock::Millis;
 
+use crate::room::cost;
+
 /// The longest period between two full registrations, 60 s (part C 1), and time for all parts of one.
 pub(crate) const ROUND_MAX: Duration = Duration::from_secs(65);
 
-/// Frames and bytes that one broker may have here. A broker creates topics one by one between two full
-/// registrations, and a full one of a million topics has 100 MB.
+/// Frames that one broker may have here: it creates topics one by one between two full registrations.
 pub(crate) const FRAMES_MAX: usize = 4_096;
-/// See [`FRAMES_MAX`].
-pub(crate) const BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// A table of owners of this size is not worth shrinking.
+const OWNERS_KEPT: usize = 1_024;
 
 /// A frame as the broker sent it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,6 +66,12 @@ impl Topics {
     #[must_use]
     pub(crate) const fn is_single(&self) -> bool {
         self.single
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.hashes.len()
     }
 }
 
@@ -117,7 +125,21 @@ pub(crate) struct Outbox {
     /// The last table, which stays even if it is empty.
     last_table: u64,
     last: u64,
+    /// What the tables take.
     bytes: usize,
+}
+
+/// A registration.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    /// The frame.
+    pub frame: Frame,
+    /// What it lists.
+    pub topics: Topics,
+    /// Tells bodies apart.
+    pub digest: Option<u128>,
+    /// The broker sends its full table every [`ROUND_MAX`] at least (rule 5).
+    pub repeats: bool,
 }
 
 /// What became of frames that were not superfluous.
@@ -126,19 +148,14 @@ pub(crate) struct Lost {
     /// How many had to go for want of room, or because a server would refuse them. The broker should be made to
     /// send everything again.
     pub frames: usize,
+    /// How many of these for want of room.
+    pub for_room: usize,
 }
 
 impl Outbox {
-    /// Adds a registration. `repeats` says that the broker sends its full table every [`ROUND_MAX`] at least
-    /// (rule 5).
-    pub(crate) fn table(
-        &mut self,
-        frame: Frame,
-        topics: Topics,
-        digest: Option<u128>,
-        repeats: bool,
-        now: Millis,
-    ) -> Lost {
+    /// Adds a registration. All tables together take `room` at most.
+    pub(crate) fn table(&mut self, said: Said, room: usize, now: Millis) -> Lost {
+        let Said { frame, topics, digest, repeats } = said;
         self.remove_where(|entry| matches!(entry.kind, Kind::Beat));
         let number = self.next_number();
         for hash in topics.hashes.iter() {
@@ -154,7 +171,7 @@ impl Outbox {
         }
         let single = topics.single;
         let owned = topics.hashes.len();
-        self.bytes = self.bytes.saturating_add(frame.bytes.len());
+        self.bytes = self.bytes.saturating_add(cost(frame.bytes.len(), owned));
         self.entries
             .insert(number, Entry { frame, heard_at: now, kind: Kind::Table { topics, owned, digest } });
         if !single {
@@ -166,7 +183,9 @@ impl Outbox {
                 });
             }
         }
-        self.keep_bounds()
+        let lost = self.keep_bounds(room);
+        self.shrink();
+        lost
     }
 
     /// Adds a sign of life (rule 3).
@@ -178,7 +197,7 @@ impl Outbox {
     /// Adds a 104 (rule 4). Returns its number.
     pub(crate) fn leave(&mut self, frame: Frame, now: Millis) -> u64 {
         self.entries.clear();
-        self.owners.clear();
+        self.owners = HashMap::new();
         (self.bytes, self.last_table) = (0, 0);
         self.push(frame, Kind::Leave, now)
     }
@@ -267,6 +286,12 @@ impl Outbox {
         self.entries.len()
     }
 
+    /// What the tables take.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The number of the last frame.
     #[must_use]
     pub(crate) fn last(&self) -> u64 {
@@ -280,7 +305,6 @@ impl Outbox {
 
     fn push(&mut self, frame: Frame, kind: Kind, now: Millis) -> u64 {
         let number = self.next_number();
-        self.bytes = self.bytes.saturating_add(frame.bytes.len());
         self.entries.insert(number, Entry { frame, heard_at: now, kind });
         number
     }
@@ -310,8 +334,8 @@ impl Outbox {
 
     fn remove(&mut self, number: u64) {
         let Some(entry) = self.entries.remove(&number) else { return };
-        self.bytes = self.bytes.saturating_sub(entry.frame.bytes.len());
         let Kind::Table { topics, owned, .. } = entry.kind else { return };
+        self.bytes = self.bytes.saturating_sub(cost(entry.frame.bytes.len(), topics.len()));
         if owned == 0 {
             return;
         }
@@ -329,20 +353,28 @@ impl Outbox {
         }
     }
 
+    /// Gives back what owners of many topics took, once there are few.
+    fn shrink(&mut self) {
+        if self.owners.capacity() > OWNERS_KEPT && self.owners.len() < self.owners.capacity() / 8 {
+            self.owners.shrink_to(self.owners.len());
+        }
+    }
+
     /// Drops the oldest frames beyond the bounds, and single topics in front of all tables: a server that does
     /// not know the broker would refuse them.
-    fn keep_bounds(&mut self) -> Lost {
+    fn keep_bounds(&mut self, room: usize) -> Lost {
         let mut lost = Lost::default();
         while let Some((number, entry)) = self.entries.first_key_value() {
             let refused =
                 self.last_table != 0 && matches!(&entry.kind, Kind::Table { topics, .. } if topics.single);
-            let too_many = self.entries.len() > FRAMES_MAX || self.bytes > BYTES_MAX;
+            let too_many = self.entries.len() > FRAMES_MAX || self.bytes > room;
             if *number == self.last || !(refused || too_many) {
                 break;
             }
             let number = *number;
             self.remove(number);
             lost.frames = lost.frames.saturating_add(1);
+            lost.for_room = lost.for_room.saturating_add(usize::from(too_many));
         }
         lost
     }

@@ -125,7 +125,7 @@ impl Relay {
             }
             Ok(None) => return Relayed::NotOfBroker,
             Err(refusal) => {
-                tracing::warn!(%peer, remark = refusal.remark, "a broker's request was refused");
+                self.desk.tell_undecodable(peer, &refusal);
                 let header = self.header_of(&frame);
                 (header.0, header.1, Said::Answer(*refusal))
             }
@@ -193,7 +193,7 @@ impl Relay {
                 reply::success()
             }
             Heard::Topic(topic) => {
-                if !self.desk.change(|brokers, now| brokers.topic(&topic, session.0, now)) {
+                if !self.desk.change(|brokers, now| brokers.topic(&topic, session.0, now))? {
                     return Ok(Said::NotOfBroker);
                 }
                 reply::success()

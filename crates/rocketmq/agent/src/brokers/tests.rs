@@ -8,6 +8,8 @@ use waypost_rocketmq_wire::message::Request;
 
 use crate::heard::Heard;
 
+mod bounds;
+
 const MASTER: &str = "10.0.0.1:10911";
 const CONNECTION: u64 = 7;
 
@@ -490,8 +492,8 @@ fn alone(brokers: &[&str]) -> Topic {
 #[test]
 fn a_single_topic_registration_is_passed_on_for_the_broker_of_its_connection_only() {
     let mut brokers = registered();
-    assert!(!brokers.topic(&alone(&["broker-a"]), CONNECTION + 1, at(0)), "an operator sent it");
-    assert!(brokers.topic(&alone(&["broker-a"]), CONNECTION, at(0)));
+    assert_eq!(brokers.topic(&alone(&["broker-a"]), CONNECTION + 1, at(0)), Ok(false), "an operator sent it");
+    assert_eq!(brokers.topic(&alone(&["broker-a"]), CONNECTION, at(0)), Ok(true));
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 0), [103, 217]);
 }
 
@@ -500,7 +502,7 @@ fn queues_of_other_brokers_replace_nothing_that_a_broker_said_of_the_topic() {
     let mut brokers = registered();
     Says { topics: "d", counter: 2, ..SAYS }.to(&mut brokers, 10).expect("accepted");
     for names in [&[][..], &["broker-b"]] {
-        assert!(!brokers.topic(&alone(names), CONNECTION, at(20)), "{names:?}");
+        assert_eq!(brokers.topic(&alone(names), CONNECTION, at(20)), Ok(false), "{names:?}");
     }
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 30), [103, 103]);
 }
@@ -565,7 +567,7 @@ fn a_topic_is_on_its_way_until_one_server_took_it() {
     };
     let single = frame(request::REGISTER_TOPIC_IN_NAMESRV, &[("topic", "d")], &body, false);
     let Ok(Heard::Topic(topic)) = heard(&single) else { panic!("no topic") };
-    assert!(brokers.topic(&topic, CONNECTION, at(2)));
+    assert_eq!(brokers.topic(&topic, CONNECTION, at(2)), Ok(true));
     let next = brokers.next(MASTER, &server(1), at(2)).expect("the topic");
     brokers.passed_on(MASTER, &server(1), next.number);
     assert!(brokers.is_on_its_way("d") && !brokers.is_on_its_way("a"), "sent is not taken");

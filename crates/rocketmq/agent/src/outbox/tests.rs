@@ -1,4 +1,5 @@
 use super::*;
+use crate::room::TABLES_MAX;
 
 const FULL: i32 = 103;
 
@@ -12,11 +13,17 @@ fn topics(names: &str) -> Topics {
     Topics::new(hashes, single)
 }
 
+/// A broker says this, which has room.
+fn say(outbox: &mut Outbox, frame: Frame, topics: Topics, repeats: bool, second: u64) -> Lost {
+    let said = Said { frame, topics, digest: None, repeats };
+    outbox.table(said, TABLES_MAX, Millis::new(second * 1_000))
+}
+
 /// An outbox of registrations; each is named by its topics, one letter each.
 fn outbox(registrations: &[&str]) -> Outbox {
     let mut outbox = Outbox::default();
     for (second, names) in (0..).zip(registrations) {
-        outbox.table(frame(names), topics(names), None, true, Millis::new(second * 1_000));
+        say(&mut outbox, frame(names), topics(names), true, second);
     }
     outbox
 }
@@ -71,7 +78,7 @@ fn a_server_gets_each_frame_once_and_all_of_the_state_after_a_reconnect() {
     let mut cursor = Cursor::default();
     assert_eq!(heard(&outbox, &mut cursor), ["abc", "a"]);
     assert_eq!(outbox.waiting(&cursor), 0);
-    outbox.table(frame("de"), topics("de"), None, true, Millis::new(3_000));
+    say(&mut outbox, frame("de"), topics("de"), true, 3);
     assert_eq!(outbox.waiting(&cursor), 1);
     assert_eq!(heard(&outbox, &mut cursor), ["de"]);
     Outbox::start_over(&mut cursor);
@@ -84,7 +91,7 @@ fn a_hung_server_gets_the_frame_that_replaced_the_one_under_way() {
     let mut cursor = Cursor::default();
     let under_way = outbox.next(&cursor).unwrap();
     for second in 1..5 {
-        outbox.table(frame("abcd"), topics("abcd"), None, true, Millis::new(second * 30_000));
+        say(&mut outbox, frame("abcd"), topics("abcd"), true, second * 30);
         assert_eq!(outbox.len(), 1);
     }
     Outbox::taken(&mut cursor, under_way.number);
@@ -104,7 +111,7 @@ fn signs_of_life_collapse_to_the_last_and_are_never_resent() {
     assert_eq!(heard(&outbox, &mut cursor), ["abc"]);
     assert_eq!(outbox.waiting(&cursor), 0, "nothing is shown that is never sent");
     let mut late = Cursor::default();
-    outbox.table(frame("abc"), topics("abc"), None, true, Millis::new(9));
+    say(&mut outbox, frame("abc"), topics("abc"), true, 1);
     assert_eq!(heard(&outbox, &mut late), ["abc"], "a registration says that the broker lives, too");
 }
 
@@ -114,7 +121,7 @@ fn leaving_makes_everything_before_it_superfluous() {
     let mut cursor = Cursor::default();
     let number = outbox.leave(frame("bye"), Millis::new(9));
     assert!(!Outbox::has_taken(&cursor, number));
-    outbox.table(frame("ab"), topics("ab"), None, true, Millis::new(10));
+    say(&mut outbox, frame("ab"), topics("ab"), true, 1);
     assert_eq!(heard(&outbox, &mut cursor), ["bye", "ab"]);
     assert!(Outbox::has_taken(&cursor, number));
     Outbox::start_over(&mut cursor);
@@ -128,17 +135,17 @@ fn leaving_makes_everything_before_it_superfluous() {
 #[test]
 fn a_topic_that_a_full_round_left_out_is_not_resent_for_ever() {
     let mut outbox = outbox(&["abc"]);
-    outbox.table(frame("ab"), topics("ab"), None, true, Millis::new(30_000));
+    say(&mut outbox, frame("ab"), topics("ab"), true, 30);
     assert_eq!(names(outbox.state()), ["abc", "ab"]);
-    outbox.table(frame("ab"), topics("ab"), None, true, Millis::new(90_000));
+    say(&mut outbox, frame("ab"), topics("ab"), true, 90);
     assert_eq!(names(outbox.state()), ["ab"]);
 }
 
 #[test]
 fn the_table_of_a_broker_that_does_not_repeat_it_stays() {
     let mut outbox = Outbox::default();
-    outbox.table(frame("abc"), topics("abc"), None, false, Millis::ZERO);
-    outbox.table(frame("de"), topics("de"), None, false, Millis::new(1_000_000));
+    say(&mut outbox, frame("abc"), topics("abc"), false, 0);
+    say(&mut outbox, frame("de"), topics("de"), false, 1000);
     assert_eq!(names(outbox.state()), ["abc", "de"]);
 }
 
@@ -155,7 +162,8 @@ fn a_deleted_topic_is_not_announced_to_a_server_that_comes_back() {
 #[test]
 fn a_body_that_is_known_has_its_topics_known() {
     let mut outbox = Outbox::default();
-    outbox.table(frame("abc"), topics("abc"), Some(5), true, Millis::ZERO);
+    let said = Said { frame: frame("abc"), topics: topics("abc"), digest: Some(5), repeats: true };
+    outbox.table(said, TABLES_MAX, Millis::ZERO);
     assert_eq!(outbox.known(5), Some(&topics("abc")));
     assert_eq!(outbox.known(6), None);
 }
@@ -166,13 +174,17 @@ fn memory_is_bounded_and_what_is_lost_is_told() {
     let mut lost = 0;
     for topic in 0..5_000 {
         let topics = Topics::new(vec![1_000 + topic], true);
-        lost += outbox.table(frame("x"), topics, None, true, Millis::new(1)).frames;
+        lost += say(&mut outbox, frame("x"), topics, true, 1).frames;
     }
     assert!(outbox.len() <= FRAMES_MAX);
     assert!(lost > 0);
-    let big = Frame { bytes: Bytes::from(vec![0; BYTES_MAX]), ..frame("") };
-    outbox.table(big, Topics::new(vec![1, 2], false), None, true, Millis::new(2));
+    let big = Frame { bytes: Bytes::from(vec![0; 1024 * 1024]), ..frame("") };
+    let said = Said { frame: big, topics: Topics::new(vec![1, 2], false), digest: None, repeats: true };
+    let room = cost(1024 * 1024, 2);
+    let lost = outbox.table(said, room, Millis::new(2));
+    assert!(lost.for_room > 0 && lost.for_room == lost.frames, "{lost:?}");
     assert_eq!(outbox.len(), 1);
-    assert_eq!(outbox.bytes, BYTES_MAX);
+    assert_eq!(outbox.bytes(), room);
     assert_eq!(outbox.owners.len(), 2);
+    assert!(outbox.owners.capacity() <= OWNERS_KEPT.max(16), "{}", outbox.owners.capacity());
 }
