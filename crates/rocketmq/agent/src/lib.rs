@@ -13,12 +13,15 @@ mod changes;
 mod desk;
 mod fence;
 mod heard;
+mod kept;
 mod loops;
+
 mod metrics;
 mod outbox;
 mod reads;
 pub mod relay;
 mod remark;
+mod rendered;
 mod reply;
 mod room;
 mod routes;

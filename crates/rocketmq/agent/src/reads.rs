@@ -1,15 +1,16 @@
 //! All other reads: a healthy server answers them.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use waypost_net::clock::{Clock, Millis};
+use waypost_net::clock::Clock;
 use waypost_rocketmq_discovery::client::Discovery;
 use waypost_rocketmq_discovery::error::LookupError;
 use waypost_rocketmq_discovery::read::Read;
 use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_wire::code::request;
+
+use crate::kept::KeptAnswers;
 
 /// How old the members of a group (901) and the cluster (106) may be.
 const FRESH: Duration = Duration::from_secs(1);
@@ -17,18 +18,12 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How long a caller waits: the time-out of the original's clients (spec B3).
 const LIMIT: Duration = Duration::from_millis(2_900);
 
-/// Different questions whose answers are kept; more are asked for each time.
-const KEPT_MAX: usize = 1_024;
-
-/// What is asked: everything on which an answer depends.
-type Question = (i32, i32, Vec<(String, String)>);
-
 /// Reads that are no route queries.
 #[derive(Debug)]
 pub(crate) struct Reads {
     discovery: Discovery,
     clock: Clock,
-    kept: Mutex<HashMap<Question, (Millis, Answer)>>,
+    kept: Mutex<KeptAnswers>,
 }
 
 /// Whether `code` is a read that any server can answer (decision 13).
@@ -61,22 +56,16 @@ impl Reads {
         }
         let question = (read.code, read.version, read.ext.clone());
         let now = self.clock.now();
-        let known = {
-            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.get(&question).filter(|(until, _)| now < *until).map(|(_, answer)| answer.clone())
-        };
-        if let Some(answer) = known {
+        if let Some(answer) = self.kept().get(&question, now) {
             return Ok(answer);
         }
         let answer = self.discovery.ask(read, LIMIT).await?;
         // It is as old as the question, not as the answer.
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= KEPT_MAX {
-            kept.retain(|_, (until, _)| now < *until);
-        }
-        if kept.len() < KEPT_MAX {
-            kept.insert(question, (now.after(FRESH), answer.clone()));
-        }
+        self.kept().keep(question, answer.clone(), now.after(FRESH), self.clock.now());
         Ok(answer)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptAnswers> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

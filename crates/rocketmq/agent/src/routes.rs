@@ -1,16 +1,13 @@
 //! Route queries (105), answered from what discovery knows.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use thiserror::Error;
 use waypost_net::clock::{Clock, Millis};
 use waypost_net::session::Answer;
 use waypost_rocketmq_discovery::client::Discovery;
 use waypost_rocketmq_discovery::error::LookupError;
-use waypost_rocketmq_discovery::route::TopicRoute;
 use waypost_rocketmq_registry::MEMBER_GROUP_TOPIC_PREFIX;
 use waypost_rocketmq_wire::body::Dialect;
 use waypost_rocketmq_wire::code::response;
@@ -20,6 +17,7 @@ use waypost_rocketmq_wire::route_query::RouteQuery;
 
 use crate::relay::Relay;
 use crate::remark;
+use crate::rendered::{BodyBudget, Rendered};
 use crate::under_way::{Crowded, UnderWay};
 
 /// A route that was confirmed within this is given as it is.
@@ -40,15 +38,6 @@ const SHORT: Duration = Duration::from_secs(1);
 /// How long a question waits for a server to take the topic, if a broker of this machine is announcing it.
 const ANNOUNCED_LIMIT: Duration = Duration::from_millis(200);
 
-/// A route with its encoded bodies, which the first caller of each dialect makes.
-#[derive(Debug)]
-struct Rendered {
-    route: Arc<TopicRoute>,
-    standard: OnceLock<Bytes>,
-    legacy: OnceLock<Bytes>,
-    fresh_until: AtomicU64,
-}
-
 /// The routes as callers get them.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -56,6 +45,7 @@ pub(crate) struct Routes {
     clock: Clock,
     relay: Relay,
     rendered: papaya::HashMap<Arc<str>, Arc<Rendered>>,
+    budget: Arc<BodyBudget>,
     unknown: UnderWay,
 }
 
@@ -85,42 +75,6 @@ impl Waiting {
     }
 }
 
-impl Rendered {
-    fn new(route: Arc<TopicRoute>, fresh_until: Millis) -> Self {
-        let fresh_until = AtomicU64::new(fresh_until.get());
-        Self { route, standard: OnceLock::new(), legacy: OnceLock::new(), fresh_until }
-    }
-
-    fn body(&self, dialect: Dialect) -> &Bytes {
-        let cell = match dialect {
-            Dialect::Standard => &self.standard,
-            Dialect::Legacy => &self.legacy,
-        };
-        cell.get_or_init(|| self.encode(dialect, None))
-    }
-
-    fn encode(&self, dialect: Dialect, zone: Option<&str>) -> Bytes {
-        let mut data = self.route.to_wire();
-        if let Some(zone) = zone {
-            data.keep_zone(zone);
-        }
-        let mut out = Vec::new();
-        data.encode(dialect, &mut out);
-        out.into()
-    }
-
-    fn write(&self, query: &RouteQuery<'_>, opaque: i32, encoding: HeaderEncoding, output: &mut Vec<u8>) {
-        let success = Response { opaque, ..Response::new(response::SUCCESS) };
-        match query.zone {
-            None => Response { body: self.body(query.dialect), ..success }.write(encoding, output),
-            Some(zone) => {
-                let body = self.encode(query.dialect, Some(zone));
-                Response { body: &body, ..success }.write(encoding, output);
-            }
-        }
-    }
-}
-
 /// Why a query has no route.
 #[derive(Debug, Error)]
 enum Unanswered {
@@ -137,6 +91,7 @@ impl Routes {
             discovery,
             relay,
             rendered: papaya::HashMap::new(),
+            budget: Arc::default(),
             unknown: UnderWay::default(),
         }
     }
@@ -152,7 +107,7 @@ impl Routes {
     ) -> bool {
         let rendered = self.rendered.pin();
         let Some(known) = rendered.get(query.topic) else { return false };
-        let fresh = now.get() < known.fresh_until.load(Ordering::Relaxed);
+        let fresh = known.is_fresh(now);
         if fresh {
             known.write(query, opaque, encoding, output);
         }
@@ -201,11 +156,11 @@ impl Routes {
         // Who could not be confirmed is not asked for by every query.
         let fresh_until = fresh_until.max(now.after(SHORT.min(age)));
         let rendered = self.rendered.pin();
-        if let Some(same) = rendered.get(&**topic).filter(|old| Arc::ptr_eq(&old.route, &route)) {
-            same.fresh_until.store(fresh_until.get(), Ordering::Relaxed);
+        if let Some(same) = rendered.get(&**topic).filter(|old| old.is_of(&route)) {
+            same.refresh(fresh_until);
             return Ok(Arc::clone(same));
         }
-        let newest = Arc::new(Rendered::new(route, fresh_until));
+        let newest = Arc::new(Rendered::new(route, fresh_until, &self.budget));
         rendered.insert(Arc::clone(topic), Arc::clone(&newest));
         Ok(newest)
     }

@@ -31,7 +31,7 @@ use crate::observer::Observer;
 use crate::prober;
 use crate::publish::{DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES, default_topic_route};
 use crate::published::{Content, Published, Slot};
-use crate::read::Read;
+use crate::read::{Read, request_subject};
 use crate::route::TopicRoute;
 
 /// How often routes in use are asked for (spec B4).
@@ -432,7 +432,7 @@ impl Discovery {
         let ticket = self.ticket();
         let deadline = self.inner.clock.now().after(limit);
         let (answer, answered) = oneshot::channel();
-        let subject = format!("request {}", read.code);
+        let subject = request_subject(read.code);
         self.send(Command::Read { ticket, read: Arc::new(read), deadline, persistent, answer });
         self.wait_for(ticket, answered, &subject, limit).await
     }

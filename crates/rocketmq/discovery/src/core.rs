@@ -18,6 +18,7 @@ use crate::error::{LookupError, Said};
 use crate::fleet::{Fleet, Server, ServerId};
 use crate::health::{Fault, jittered};
 use crate::query::{FIRST_TRY, Query, Step, Subject, TRY_MAX};
+use crate::read::request_subject;
 use crate::route::RouteCache;
 use crate::topic::{Judgement, Topic};
 
@@ -201,11 +202,12 @@ impl Core {
         }
     }
 
-    /// Somebody wants to read something else from any healthy server; [`Action::Read`] ends it. `persistent`
+    /// Somebody wants to read something else, a request of this `code`, from any healthy server; [`Action::Read`] ends it. `persistent`
     /// asks again and again until the deadline when no server can answer.
-    pub fn read(&mut self, ticket: Ticket, deadline: Millis, persistent: bool, now: Millis) {
+    pub fn read(&mut self, ticket: Ticket, code: i32, deadline: Millis, persistent: bool, now: Millis) {
         let id = self.new_id();
-        self.queries.insert(id, Query::new(Subject::Read(ticket.0), now, deadline, persistent));
+        self.queries
+            .insert(id, Query::new(Subject::Read { ticket: ticket.0, code }, now, deadline, persistent));
         self.reads.insert(ticket, id);
         self.advance(id, now);
     }
@@ -262,7 +264,7 @@ impl Core {
             Reply::Route(data) => query.heard.hear(server, Some(self.cache.share(data))),
             Reply::NotExist => query.heard.hear(server, None),
             Reply::Answer(answer) => {
-                if let Subject::Read(ticket) = query.subject {
+                if let Subject::Read { ticket, .. } = query.subject {
                     self.end_read(Ticket(ticket), Ok(answer));
                 }
             }
@@ -413,7 +415,7 @@ impl Core {
                     let limit = query.deadline.since(now).min(TRY_MAX);
                     let question = match subject {
                         Subject::Route(topic) => Question::Route(topic),
-                        Subject::Read(ticket) => Question::Read(Ticket(ticket)),
+                        Subject::Read { ticket, .. } => Question::Read(Ticket(ticket)),
                     };
                     self.start_try(server, Some(id), question, limit, now);
                 }
@@ -454,10 +456,10 @@ impl Core {
 
     fn complete(&mut self, id: u64, subject: &Subject, now: Millis) {
         match subject {
-            Subject::Read(ticket) => {
+            Subject::Read { ticket, code } => {
                 let said = self.queries.get(&id).map(|query| (query.said.clone(), now.since(query.began)));
                 let (said, limit) = said.unwrap_or_default();
-                self.end_read(Ticket(*ticket), Err(self.no_answer("a question", limit, said)));
+                self.end_read(Ticket(*ticket), Err(self.no_answer(&request_subject(*code), limit, said)));
             }
             Subject::Route(name) => {
                 let heard = self.queries.get(&id).is_some_and(|query| !query.heard.is_empty());

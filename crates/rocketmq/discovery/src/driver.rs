@@ -106,8 +106,9 @@ impl Driver {
                 self.core.lookup(ticket, lookup, now);
             }
             Command::Read { ticket, read, deadline, persistent, answer } => {
+                let code = read.code;
                 self.reads.insert(ticket, (read, answer));
-                self.core.read(ticket, deadline, persistent, now);
+                self.core.read(ticket, code, deadline, persistent, now);
             }
             Command::Abandon(ticket) => {
                 self.lookups.remove(&ticket);

@@ -29,8 +29,8 @@ const ROUND_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) enum Subject {
     /// The route of a topic.
     Route(Arc<str>),
-    /// Any other read, by its number.
-    Read(u64),
+    /// Any other read, by the number of its ticket, with its request code.
+    Read { ticket: u64, code: i32 },
 }
 
 /// What was heard so far of a topic's route.
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn query(persistent: bool) -> Query {
-        Query::new(Subject::Read(1), at(0), at(3_000), persistent)
+        Query::new(Subject::Read { ticket: 1, code: 106 }, at(0), at(3_000), persistent)
     }
 
     #[test]

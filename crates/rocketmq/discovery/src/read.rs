@@ -6,6 +6,7 @@ use bytes::Bytes;
 use waypost_rocketmq_remoting::answer::Answer;
 use waypost_rocketmq_remoting::connection::Connection;
 use waypost_rocketmq_remoting::error::CallError;
+use waypost_rocketmq_wire::code::request_name;
 use waypost_rocketmq_wire::language::Language;
 use waypost_rocketmq_wire::message::Request;
 
@@ -22,6 +23,14 @@ pub struct Read {
     pub ext: Vec<(String, String)>,
     /// The body; empty for none.
     pub body: Bytes,
+}
+
+/// What is asked for with this code, for errors.
+pub(crate) fn request_subject(code: i32) -> String {
+    match request_name(code) {
+        Some(name) => format!("{name} ({code})"),
+        None => format!("request {code}"),
+    }
 }
 
 impl Read {

@@ -27,8 +27,8 @@ use crate::error::{CallError, Fault};
 /// Bytes that may wait to be written, but for a single larger frame: more means that the peer does not read.
 const OUTGOING_MAX: usize = 32 * 1024 * 1024;
 
-/// The largest answer. A list of two million topics needs a tenth of it.
-const ANSWER_MAX: usize = 256 * 1024 * 1024;
+/// The largest answer: a list of two million topics fits. A server that announces more is left at once.
+const ANSWER_MAX: usize = 64 * 1024 * 1024;
 
 /// A buffer above this is given back once it is empty, so that one big answer is not paid for ever.
 const BUFFER_KEPT: usize = 64 * 1024;

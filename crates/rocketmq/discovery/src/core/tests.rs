@@ -362,11 +362,25 @@ fn a_restored_route_is_stale_until_a_server_confirms_it() {
 }
 
 #[test]
+fn an_error_names_the_request_that_nobody_answered() {
+    let mut core = core(1);
+    for (ticket, code) in [(1, 106), (2, 999)] {
+        core.read(Ticket(ticket), code, at(3_000), false, at(0));
+    }
+    let (_, rest) = serve(&mut core, at(0), |_| silent());
+    let subjects = rest.into_iter().filter_map(|action| match action {
+        Action::Read(_, Err(LookupError::NoAnswer { subject, .. })) => Some(subject),
+        _ => None,
+    });
+    assert_eq!(subjects.collect::<Vec<_>>(), ["GET_BROKER_CLUSTER_INFO (106)", "request 999"]);
+}
+
+#[test]
 fn a_caller_that_went_away_leaves_nothing_behind() {
     let mut core = core(1);
     lookup(&mut core, 1, "T", 0, 3_000);
     core.abandon(Ticket(1));
-    core.read(Ticket(2), at(3_000), true, at(0));
+    core.read(Ticket(2), 106, at(3_000), true, at(0));
     core.abandon(Ticket(2));
     assert!(core.waiters.is_empty() && core.reads.is_empty());
     assert_eq!(core.queries.len(), 1, "only the topic's, whose answer is of use");

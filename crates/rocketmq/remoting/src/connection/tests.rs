@@ -111,6 +111,22 @@ async fn nonsense_is_named_and_closes() {
 }
 
 #[tokio::test]
+async fn an_answer_of_more_than_64_mib_is_not_waited_for() {
+    let (connection, mut server, _tasks) = pair().await;
+    let serve = async {
+        requests(&mut server, 1).await;
+        let length: u32 = 64 * 1024 * 1024 + 1;
+        server.write_all(&length.to_be_bytes()).await.expect("written");
+        server
+    };
+    let request = Request::new(request::GET_ALL_TOPIC_LIST_FROM_NAMESERVER);
+    let (answered, _server) = tokio::join!(connection.call(&request, LONG), serve);
+    let error = answered.expect_err("too large");
+    assert!(matches!(error, CallError::Malformed { .. }), "{error}");
+    assert!(!connection.is_open());
+}
+
+#[tokio::test]
 async fn the_last_clone_closes_the_socket() {
     let (connection, mut server, tasks) = pair().await;
     let clone = connection.clone();
