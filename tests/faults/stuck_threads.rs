@@ -72,6 +72,7 @@ fn a_server_ends_within_about_five_seconds_of_the_hang_of_any_thread() {
         ("table lane", "table lane"),
         ("list lane", "list lane"),
         ("registration lane", "registration lane"),
+        ("kv-writer", "kv-writer"),
         ("pulse", "pulse thread"),
         ("watchdog", "watchdog thread"),
     ];

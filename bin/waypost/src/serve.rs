@@ -11,7 +11,7 @@ use waypost_cli::arguments::ServeArguments;
 use waypost_cli::exit::Exit;
 use waypost_cli::servers::DEFAULT_PORT;
 use waypost_net::tasks::Tasks;
-use waypost_net::watchdog::StallReport;
+use waypost_net::watchdog::{StallReport, beating};
 use waypost_rocketmq_nameserver::config::{Configuration, Source};
 use waypost_rocketmq_nameserver::{NameServer, StartOptions};
 
@@ -85,7 +85,7 @@ async fn run(configuration: Configuration, arguments: &ServeArguments) -> anyhow
     report_start(&server);
     systemd::ready(server.watchdog()).context("no thread for systemd's watchdog")?;
 
-    let signal = signals.stopping().await;
+    let signal = beating(server.watchdog().watch("main thread", 0), signals.stopping()).await;
     tracing::info!(signal = signal.name(), "stopping; a second signal ends the process at once");
     systemd::stopping();
     if let Some(admin) = &admin {

@@ -10,6 +10,7 @@
 //! of the pulse ([`Pulse::start_watched`](crate::clock::Pulse::start_watched)). A process of which every thread
 //! stands still needs somebody outside, who is told by [`Vitals`].
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -284,6 +285,17 @@ pub fn keep_beating(mut watch: Watch) -> impl Future<Output = ()> + Send {
     }
 }
 
+/// Waits for `awaited`, and shows meanwhile that this thread would go on.
+pub async fn beating<T>(mut watch: Watch, awaited: impl Future<Output = T>) -> T {
+    let mut awaited = pin!(awaited);
+    loop {
+        watch.progress(0);
+        if let Ok(value) = tokio::time::timeout(BEAT_PERIOD, &mut awaited).await {
+            return value;
+        }
+    }
+}
+
 impl Kennel {
     /// One tick: forgets who has gone and tells who has been stuck for exactly as long as patience lasts.
     fn look(&self) -> Vec<StallReport> {
@@ -462,6 +474,20 @@ mod tests {
             assert_eq!(looks(&watchdog, 2), []);
         }
         assert_eq!(looks(&watchdog, 100).len(), 1, "the loop has not run since");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_long_makes_progress() {
+        let watchdog = sleeping();
+        let awaited = async {
+            for _ in 0..100 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                assert_eq!(looks(&watchdog, 2), []);
+            }
+            7
+        };
+        assert_eq!(beating(watchdog.watch("main thread", 0), awaited).await, 7);
+        assert_eq!(looks(&watchdog, 100), [], "it waits no more");
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl NameServer {
         let table = RouteTable::new(policy(&settings), table_limits(&settings));
         let owner =
             Arc::new(Owner::new(table, clock.clone(), sessions.clone(), notices, Arc::clone(&metrics)));
-        let (kv, kv_report) = open_kv(&settings, options.kv_from_backup, &owner)?;
+        let (kv, kv_report) = open_kv(&settings, options.kv_from_backup, &watchdog, &owner)?;
         let audit = Arc::new(Audit::default());
         let (table_lane, table_thread) =
             Lane::start("table lane", &watchdog, || {}, Some(table_chore(&owner, &audit, &clock, &pulse)))?;
@@ -464,6 +464,7 @@ pub fn load_tls(tls: &config::Tls) -> Result<Option<ServerTls>, TlsError> {
 fn open_kv(
     settings: &Settings,
     from_backup: bool,
+    watchdog: &Watchdog,
     owner: &Arc<Owner>,
 ) -> Result<(KvStore, KvReport), KvOpenError> {
     let table = Arc::clone(owner);
@@ -472,7 +473,11 @@ fn open_kv(
             table.apply(Command::SetOrder { topic: &change.key, configuration: change.value.as_deref() });
         }
     });
-    let (store, report) = KvStore::open(KvOptions::new(settings, from_backup), on_change)?;
+    let (store, report) = KvStore::open_watched(
+        KvOptions::new(settings, from_backup),
+        watchdog.watch("kv-writer", 0),
+        on_change,
+    )?;
     if let Some(entries) = store.snapshot().list(ORDER_TOPIC_CONFIG) {
         for (topic, configuration) in entries {
             owner.apply(Command::SetOrder { topic, configuration: Some(configuration) });

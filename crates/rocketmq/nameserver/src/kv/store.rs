@@ -1,13 +1,14 @@
 //! The thread that makes KV changes durable, and the handle to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use waypost_net::clock::Clock;
+use waypost_net::watchdog::{BEAT_PERIOD, Watch};
 
 use waypost_net::durable::{self, Disk};
 
@@ -84,12 +85,27 @@ impl KvStore {
     ///
     /// A damaged file, a backup that was asked for and cannot be used, no thread.
     pub fn open(options: KvOptions, on_change: OnChange) -> Result<(Self, KvReport), KvOpenError> {
-        Self::open_on(Box::new(durable::System), options, on_change)
+        Self::open_on(Box::new(durable::System), options, None, on_change)
+    }
+
+    /// As [`KvStore::open`], with a watch that notices if the thread would not wake for a change. One that waits for
+    /// the disk is no stall: a disk that hangs costs changes only.
+    ///
+    /// # Errors
+    ///
+    /// As [`KvStore::open`].
+    pub fn open_watched(
+        options: KvOptions,
+        watch: Watch,
+        on_change: OnChange,
+    ) -> Result<(Self, KvReport), KvOpenError> {
+        Self::open_on(Box::new(durable::System), options, Some(watch), on_change)
     }
 
     fn open_on(
         disk: Box<dyn Disk + Send>,
         options: KvOptions,
+        watch: Option<Watch>,
         on_change: OnChange,
     ) -> Result<(Self, KvReport), KvOpenError> {
         let Loaded { table, report, unreadable, differs } = load(&options)?;
@@ -112,7 +128,7 @@ impl KvStore {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
         let thread = thread::Builder::new()
             .name("kv-writer".to_owned())
-            .spawn(move || writer.run(&waiting))
+            .spawn(move || writer.run(&waiting, watch))
             .map_err(KvOpenError::Thread)?;
         let store = Self {
             shared,
@@ -223,8 +239,20 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, waiting: &Receiver<Job>) {
-        while let Ok(first) = waiting.recv() {
+    fn run(mut self, waiting: &Receiver<Job>, mut watch: Option<Watch>) {
+        loop {
+            if let Some(watch) = &mut watch {
+                watch.progress(0);
+            }
+            let first = match waiting.recv_timeout(BEAT_PERIOD) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // What follows waits for the disk.
+            if let Some(watch) = &mut watch {
+                watch.end();
+            }
             let mut together = vec![first];
             together.extend(waiting.try_iter().take(TOGETHER_MAX - 1));
             self.commit(together);

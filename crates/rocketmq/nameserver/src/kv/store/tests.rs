@@ -232,7 +232,7 @@ fn a_put_whose_folder_cannot_be_synced_is_undone_and_gone_after_a_restart() {
     let path = scratch.path().join("kvConfig.json");
     let broken = |renames| {
         let disk = Box::new(BrokenDisk(AtomicU64::new(renames)));
-        KvStore::open_on(disk, options(&path), Box::new(|_| {})).unwrap().0
+        KvStore::open_on(disk, options(&path), None, Box::new(|_| {})).unwrap().0
     };
     assert!(put(&broken(u64::MAX), "ns", "k", "first").is_err());
     assert!(!path.exists(), "there was no file before");
