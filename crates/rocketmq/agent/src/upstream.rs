@@ -69,6 +69,18 @@ impl Link {
                 self.lost(None);
                 continue;
             }
+            // A server that does not read gets no more than it has not read yet: what waits here becomes superfluous,
+            // and is counted.
+            if let Some(open) = connection.take_if(|open| open.waiting_bytes() > 0) {
+                if timeout(ANSWER_LIMIT, open.drained()).await.is_ok() {
+                    connection = Some(open);
+                } else {
+                    open.close();
+                    let (endpoint, limit) = (self.server.clone(), ANSWER_LIMIT);
+                    self.lost(Some(CallError::TimedOut { endpoint, limit }.to_string()));
+                }
+                continue;
+            }
             let Some(next) = next else {
                 let closed = async {
                     match &connection {
@@ -133,7 +145,12 @@ impl Link {
     /// it needs not wait any more.
     async fn put_topic(&self, connection: &Connection, next: &Next) -> Result<(), CallError> {
         let (open, bytes) = (connection.clone(), next.frame.bytes.clone());
-        let mut exchange = Box::pin(async move { open.forward(&bytes, ANSWER_LIMIT).await });
+        let mut exchange = Box::pin(async move {
+            let sent = open.forward(&bytes, ANSWER_LIMIT);
+            // Others may go on to hold it, but not for this answer, which an old server never gives.
+            drop(bytes);
+            sent.await
+        });
         let answered = tokio::select! {
             biased;
             answered = &mut exchange => Some(answered?),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::buf::Chain;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 use waypost_net::dialer::Dialer;
 use waypost_net::stream::Stream;
@@ -62,6 +62,8 @@ struct Shared {
     local: SocketAddr,
     opaque: AtomicI32,
     waiting_bytes: AtomicUsize,
+    /// Wakes who waits until there are none.
+    drained: Notify,
     pending: Mutex<Pending>,
     close: Stop,
 }
@@ -105,6 +107,7 @@ impl Connection {
             local,
             opaque: AtomicI32::new(0),
             waiting_bytes: AtomicUsize::new(0),
+            drained: Notify::new(),
             pending: Mutex::default(),
             close: close.clone(),
         });
@@ -145,9 +148,13 @@ impl Connection {
     /// # Errors
     ///
     /// As [`Connection::call`].
-    pub async fn forward(&self, frame: &Bytes, limit: Duration) -> Result<Answer, CallError> {
+    pub fn forward(
+        &self,
+        frame: &Bytes,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Answer, CallError>> + use<'_> {
         let (parts, opaque) = self.renumbered(frame);
-        self.exchange_parts(parts, opaque, limit).await
+        self.exchange_parts(parts, opaque, limit)
     }
 
     /// The same without waiting for an answer; one that comes is thrown away.
@@ -251,6 +258,21 @@ impl Connection {
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.shared.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Waits until every byte was handed to the system, or the connection has ended. Who sends without waiting for
+    /// answers knows by it whether the other end reads at all. Cancel safe.
+    pub async fn drained(&self) {
+        loop {
+            let drained = self.shared.drained.notified();
+            if self.waiting_bytes() == 0 || !self.is_open() {
+                return;
+            }
+            tokio::select! {
+                () = drained => {}
+                () = self.closed() => {}
+            }
+        }
     }
 
     /// The address of this end.
@@ -378,7 +400,9 @@ async fn write(
             () = shared.close.requested() => return shared.end(End::Closed),
             written = written => written,
         };
-        shared.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
+        if shared.waiting_bytes.fetch_sub(length, Ordering::Relaxed) == length {
+            shared.drained.notify_waiters();
+        }
         if let Err(error) = written {
             return shared.broken(&error);
         }

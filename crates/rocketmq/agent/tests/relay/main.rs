@@ -11,6 +11,7 @@ mod java;
 mod loops;
 mod opaques;
 mod path;
+mod unread;
 mod world;
 
 use std::time::{Duration, Instant};

@@ -186,3 +186,29 @@ async fn a_frame_without_room_for_another_opaque_keeps_its_own() {
     let (answered, ()) = tokio::join!(connection.forward(&frame, LONG), serve);
     assert_eq!(answered.unwrap().body, &b"taken"[..]);
 }
+
+#[tokio::test]
+async fn who_waits_for_the_other_end_to_read_is_woken_when_it_has_or_is_gone() {
+    let (connection, mut server, _tasks) = pair().await;
+    timeout(LONG, connection.drained()).await.expect("nothing waits");
+    let (megabyte, mut sent) = (Bytes::from(vec![0; 1024 * 1024]), 0_usize);
+    // More than the system takes of somebody who does not read.
+    while sent < 24 {
+        connection.send_frame(megabyte.clone()).unwrap();
+        sent += 1;
+    }
+    assert!(timeout(SHORT, connection.drained()).await.is_err());
+    let read = async {
+        let mut room = vec![0; megabyte.len()];
+        for _ in 0..sent {
+            server.read_exact(&mut room).await.unwrap();
+        }
+    };
+    let (drained, ()) = tokio::join!(timeout(LONG, connection.drained()), read);
+    drained.expect("it was read");
+    for _ in 0..24 {
+        connection.send_frame(megabyte.clone()).unwrap();
+    }
+    let (ended, ()) = tokio::join!(timeout(LONG, connection.drained()), async { drop(server) });
+    ended.expect("it is gone");
+}
