@@ -5,6 +5,7 @@
 )]
 
 mod announced;
+mod bounds;
 mod deletion;
 mod goodbye;
 mod java;

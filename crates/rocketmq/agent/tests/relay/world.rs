@@ -277,7 +277,7 @@ fn version(counter: i64) -> DataVersion {
     DataVersion { state_version: 0, timestamp: 1, counter }
 }
 
-fn table(topics: &[&str], counter: i64) -> Vec<u8> {
+pub(crate) fn table(topics: &[&str], counter: i64) -> Vec<u8> {
     let topic = |name: &&str| TopicConfig {
         topic_name: Some((*name).to_owned().into()),
         ..TopicConfig::empty((*name).to_owned().into())
