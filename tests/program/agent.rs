@@ -18,9 +18,9 @@ use crate::harness::{DEADLINE, Ongoing, Server, Told, ask, get, register, waypos
 /// A running agent, and where it said that it is.
 pub(crate) struct Agent {
     pub(crate) process: Ongoing,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// `http://...`.
-    admin: String,
+    pub(crate) admin: String,
 }
 
 impl Agent {
@@ -45,7 +45,7 @@ impl Agent {
     }
 
     /// Waits until its status is as wanted.
-    fn wait_for_status(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_for_status(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let status = poll_until(DEADLINE, || Some(self.status()).filter(&is_so));
         status.unwrap_or_else(|| panic!("not so: {what}\n{}\n{}", self.status(), self.process.err()))
     }

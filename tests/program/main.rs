@@ -15,6 +15,7 @@ mod lists;
 mod logs;
 mod questions;
 mod register;
+mod standings;
 mod starting;
 mod stopping;
 mod watch;

@@ -41,7 +41,11 @@ pub struct AgentStatus {
 pub struct Server {
     /// Which.
     pub server: String,
-    /// Whether it answered when last asked.
+    /// How it stands: `unknown`, `healthy`, `silent` or `refusing`.
+    pub state: String,
+    /// Since when.
+    pub since_ms: Option<u64>,
+    /// Whether it is healthy.
     pub healthy: bool,
     /// Average time to an answer.
     pub latency_us: Option<u64>,
@@ -51,6 +55,8 @@ pub struct Server {
     pub answered_ms: Option<u64>,
     /// What it last did wrong.
     pub last_fault: Option<String>,
+    /// When that was.
+    pub last_fault_ms: Option<u64>,
 }
 
 /// A broker of the agent's machine.
@@ -123,20 +129,21 @@ fn text(status: &AgentStatus) -> String {
         status.stale_routes,
         ago(status.oldest_route_ms),
     );
-    let mut servers = Table::new(&["NAME SERVER", "STATE", "LATENCY", "ANSWERED", "FAILURES", "LAST FAULT"]);
+    let titles = ["NAME SERVER", "STATE", "SINCE", "LATENCY", "ANSWERED", "FAILURES", "LAST FAULT"];
+    let mut servers = Table::new(&titles);
     for server in &status.servers {
-        let state = match (server.healthy, server.answered_ms) {
-            (true, _) => "healthy",
-            (false, None) if server.failures == 0 => "not asked yet",
-            (false, _) => "failing",
+        let fault = |fault: &String| match server.last_fault_ms {
+            Some(at) => format!("{fault}, {} ago", span(at)),
+            None => fault.clone(),
         };
         servers.row([
             server.server.clone(),
-            state.to_owned(),
+            server.state.clone(),
+            server.since_ms.map(span).unwrap_or_default(),
             server.latency_us.map(|micros| format!("{:.1} ms", micros as f64 / 1_000.0)).unwrap_or_default(),
             ago(server.answered_ms),
             server.failures.to_string(),
-            server.last_fault.clone().unwrap_or_default(),
+            server.last_fault.as_ref().map(fault).unwrap_or_default(),
         ]);
     }
     text.push_str(&servers.text());
@@ -197,13 +204,33 @@ mod tests {
             servers: vec![upstream("a:9876", Some(500)), upstream("b:9876", None)],
             ..Broker::default()
         };
-        let server =
-            Server { server: "a:9876".to_owned(), healthy: true, latency_us: Some(350), ..Server::default() };
         let left_out = vec!["c:9876".to_owned()];
-        let status =
-            AgentStatus { servers: vec![server], left_out, brokers: vec![broker], ..AgentStatus::default() };
+        let healthy = Server {
+            server: "a:9876".to_owned(),
+            state: "healthy".to_owned(),
+            since_ms: Some(7_300_000),
+            healthy: true,
+            latency_us: Some(350),
+            ..Server::default()
+        };
+        let silent = Server {
+            server: "b:9876".to_owned(),
+            state: "silent".to_owned(),
+            since_ms: Some(61_000),
+            last_fault: Some("silent".to_owned()),
+            last_fault_ms: Some(59_000),
+            ..Server::default()
+        };
+        let status = AgentStatus {
+            servers: vec![healthy, silent],
+            left_out,
+            brokers: vec![broker],
+            ..AgentStatus::default()
+        };
         let text = text(&status);
-        assert!(text.contains("a:9876       healthy  0.3 ms"), "{text}");
+        assert!(text.contains("a:9876       healthy  2 h    0.3 ms"), "{text}");
+        assert!(text.contains("b:9876       silent   61 s"), "{text}");
+        assert!(text.contains("silent, 59 s ago"), "{text}");
         assert!(text.contains("b:9876       never"), "{text}");
         assert!(text.contains("500 ms ago"), "{text}");
         assert!(text.contains("c:9876 is left out: it is an agent that leads back"), "{text}");

@@ -38,6 +38,7 @@ use crate::relay::{Relay, RelayOptions};
 use crate::routes::Routes;
 use crate::saved::{self, SavedRoutes};
 use crate::session::{Connection, Shared};
+use crate::standings::Standings;
 use crate::status::{ServerStatus, Status};
 use crate::upkeep::Upkeep;
 use crate::writes::Writes;
@@ -113,6 +114,7 @@ pub struct Agent {
     addresses: Vec<SocketAddr>,
     discovery: Discovery,
     servers: Servers,
+    standings: Standings,
     shared: Arc<Shared>,
     sessions: Sessions,
     saved: Option<Arc<SavedRoutes>>,
@@ -155,6 +157,7 @@ impl Agent {
         let tasks = Tasks::new();
         // One list for clients and brokers: resolved once, and without this agent under whatever name.
         let servers = Servers::start_without(options.servers.clone(), addresses.clone(), &tasks);
+        let standings = Standings::new(Clock::system());
         let defaults = DiscoveryOptions::new(options.servers);
         let discovery = Discovery::over(
             servers.clone(),
@@ -162,6 +165,7 @@ impl Agent {
                 dialer: Dialer { tls: options.dialer.tls.clone(), ..defaults.dialer },
                 // Programs choose their queues themselves.
                 probe_brokers: false,
+                observer: Some(Arc::new(standings.clone())),
                 ..defaults
             },
         )?;
@@ -173,7 +177,8 @@ impl Agent {
             pulse: pulse.clone(),
             state: options.state.clone(),
         };
-        let relay = Relay::start(relay_options, &tasks);
+        standings.start(servers.subscribe(), options.dialer.clone(), pulse.clone(), &tasks);
+        let relay = Relay::start_beside(relay_options, standings.clone(), &tasks);
         let shared = Arc::new(Shared {
             routes: Routes::new(discovery.clone(), relay.clone()),
             reads: Reads::new(discovery.clone()),
@@ -190,6 +195,7 @@ impl Agent {
             addresses,
             discovery,
             servers,
+            standings,
             shared,
             sessions: Sessions::new(),
             saved,
@@ -239,16 +245,9 @@ impl Agent {
             oldest_route_ms: known.iter().filter_map(|(_, known)| known.checked).map(age).max(),
             servers: servers
                 .iter()
-                .map(|server| ServerStatus {
-                    server: server.endpoint.to_string(),
-                    healthy: server.health.last_answer.is_some() && !server.health.is_suspect(),
-                    latency_us: server
-                        .health
-                        .latency
-                        .map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)),
-                    failures: server.health.failures,
-                    answered_ms: server.health.last_answer.map(age),
-                    last_fault: server.health.last_fault.map(|(fault, _)| fault.name()),
+                .filter_map(|server| {
+                    let standing = self.standings.of(&server.endpoint)?;
+                    Some(ServerStatus::new(&server.endpoint, &standing, &server.health, now))
                 })
                 .collect(),
             left_out: self.shared.asker.left_out(),

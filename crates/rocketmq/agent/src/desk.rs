@@ -23,6 +23,7 @@ use waypost_rocketmq_wire::frame::FrameLimits;
 use crate::brokers::{Brokers, Effect};
 use crate::heard::Heard;
 use crate::room::NoRoom;
+use crate::standings::Standings;
 use crate::store::{Saved, Store};
 use crate::upstream::Link;
 
@@ -54,6 +55,7 @@ pub(crate) struct Desk {
     /// begun.
     saving: tokio::sync::Mutex<()>,
     save: Notify,
+    pub(crate) standings: Standings,
     pub(crate) dialer: Dialer,
     pub(crate) clock: Clock,
     pub(crate) frame_limits: FrameLimits,
@@ -91,6 +93,7 @@ impl Desk {
     /// Starts the tasks of the relay on the current runtime.
     pub(crate) fn start(
         servers: Servers,
+        standings: Standings,
         dialer: Dialer,
         store: Option<Store>,
         saved: Vec<Saved>,
@@ -104,6 +107,7 @@ impl Desk {
             unsaved: Mutex::default(),
             saving: tokio::sync::Mutex::default(),
             save: Notify::new(),
+            standings,
             dialer,
             clock: Clock::system(),
             frame_limits: FrameLimits::default(),

@@ -27,6 +27,8 @@ mod room;
 mod routes;
 mod saved;
 mod session;
+mod standing;
+mod standings;
 mod state_file;
 pub mod status;
 mod store;

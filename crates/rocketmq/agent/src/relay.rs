@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use waypost_net::clock::{Millis, Pulse};
+use waypost_net::clock::{Clock, Millis, Pulse};
 use waypost_net::dialer::Dialer;
 use waypost_net::tasks::Tasks;
 use waypost_rocketmq_remoting::answer::Answer;
@@ -20,6 +20,7 @@ use crate::broker::Broker;
 use crate::desk::Desk;
 use crate::heard::{Heard, Registration};
 use crate::reply;
+use crate::standings::Standings;
 use crate::store::Store;
 
 /// Tables above this are decoded on a thread that may block.
@@ -104,10 +105,15 @@ impl Relay {
     /// Starts on the current tokio runtime; brokers that were saved are spoken for as soon as their ports accept.
     #[must_use]
     pub fn start(options: RelayOptions, tasks: &Tasks) -> Self {
+        Self::start_beside(options, Standings::new(Clock::system()), tasks)
+    }
+
+    /// The same; what servers do is noted in `standings`.
+    pub(crate) fn start_beside(options: RelayOptions, standings: Standings, tasks: &Tasks) -> Self {
         let RelayOptions { servers, dialer, pulse, state } = options;
         let store = state.map(|folder| Store::new(folder.join("brokers")));
         let saved = store.as_ref().map(|store| store.load(&FrameLimits::default())).unwrap_or_default();
-        Self { desk: Desk::start(servers, dialer, store, saved, pulse, tasks) }
+        Self { desk: Desk::start(servers, standings, dialer, store, saved, pulse, tasks) }
     }
 
     /// A frame of a broker (103, 104, 217, 322, 904).

@@ -23,6 +23,7 @@ use crate::relay::{Relay, Relayed, SessionId};
 use crate::remark;
 use crate::reply;
 use crate::routes::{Routes, Waiting};
+use crate::standings;
 use crate::writes::{Writes, is_write};
 
 /// What all connections share.
@@ -241,6 +242,10 @@ impl Protocol for Connection {
             return self.route(&header, encoding, output);
         }
         self.shared.metrics.other_requests.inc();
+        if standings::is_question(&header) {
+            refuse(&header, encoding, standings::ANSWER, output);
+            return Step::Next;
+        }
         if is_read(code) {
             return self.read(&header, &frame);
         }

@@ -3,8 +3,13 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use waypost_net::clock::Millis;
+use waypost_rocketmq_discovery::health::Health;
+use waypost_rocketmq_remoting::endpoint::Endpoint;
 
 use crate::relay::BrokerStatus;
+use crate::standing::Standing;
+pub use crate::standing::State;
 
 /// How the agent does at one moment. Times are milliseconds before it.
 #[derive(Clone, Debug, Serialize)]
@@ -28,13 +33,17 @@ pub struct Status {
     pub brokers: Vec<BrokerStatus>,
 }
 
-/// How a name server does, as clients' questions see it.
+/// How a name server does, by all that is said to it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ServerStatus {
     /// Which.
     pub server: String,
-    /// Whether it answered when it was last asked.
+    /// How it stands.
+    pub state: State,
+    /// Since when.
+    pub since_ms: u64,
+    /// Whether it is [`State::Healthy`].
     pub healthy: bool,
     /// Average time to an answer, in microseconds.
     pub latency_us: Option<u64>,
@@ -44,6 +53,30 @@ pub struct ServerStatus {
     pub answered_ms: Option<u64>,
     /// What it last did wrong: `connect`, `silent`, `closed`, `refused` or `nonsense`.
     pub last_fault: Option<&'static str>,
+    /// When that was.
+    pub last_fault_ms: Option<u64>,
+}
+
+impl ServerStatus {
+    /// What the agent knows of it, and what clients' questions met.
+    pub(crate) fn new(server: &Endpoint, standing: &Standing, health: &Health, now: Millis) -> Self {
+        let age = |at: Millis| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        let last_fault = standing.last_fault().into_iter().chain(health.last_fault).max_by_key(|(_, at)| *at);
+        let is_healthy = standing.state() == State::Healthy;
+        let latency = health.latency.or_else(|| standing.latency());
+        Self {
+            server: server.to_string(),
+            state: standing.state(),
+            since_ms: age(standing.since()),
+            healthy: is_healthy,
+            latency_us: latency.map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)),
+            // What clients met before it was well again is no matter any more.
+            failures: if is_healthy { 0 } else { standing.failures().max(health.failures) },
+            answered_ms: standing.answered_at().max(health.last_answer).map(age),
+            last_fault: last_fault.map(|(fault, _)| fault.name()),
+            last_fault_ms: last_fault.map(|(_, at)| age(at)),
+        }
+    }
 }
 
 impl Status {
@@ -80,8 +113,20 @@ impl Status {
         let rows = |value: &dyn Fn(&ServerStatus) -> f64| {
             self.servers.iter().map(|server| (labels(server), value(server))).collect::<Vec<_>>()
         };
-        let up = rows(&|server| f64::from(u8::from(server.healthy)));
-        gauge("waypost_agent_server_healthy", "Whether the name server answered when last asked", &up);
+        // One of which nothing is known yet is neither.
+        let known = self.servers.iter().filter(|server| server.state != State::Unknown);
+        let up: Vec<_> = known.map(|server| (labels(server), f64::from(u8::from(server.healthy)))).collect();
+        gauge("waypost_agent_server_healthy", "Whether the name server answers, once that is known", &up);
+        let mut states = Vec::new();
+        for server in &self.servers {
+            for state in State::ALL {
+                let labels = format!("{{server=\"{}\",state=\"{}\"}}", escaped(&server.server), state.name());
+                states.push((labels, f64::from(u8::from(server.state == state))));
+            }
+        }
+        gauge("waypost_agent_server_state", "1 for the state that the name server is in", &states);
+        let since = rows(&|server| seconds(server.since_ms));
+        gauge("waypost_agent_server_state_seconds", "How long it has been in that state", &since);
         let failures = rows(&|server| f64::from(server.failures));
         gauge("waypost_agent_server_failures", "Failures since the last answer", &failures);
         let latency = rows(&|server| server.latency_us.map_or(0.0, |micros| micros as f64 / 1_000_000.0));

@@ -13,7 +13,7 @@ use waypost_rocketmq_wire::code::request;
 
 use crate::broker::Then;
 use crate::desk::Desk;
-use crate::outbox::Next;
+use crate::outbox::{Frame, Next};
 
 /// How long a connect may take, as the original's clients have it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -95,7 +95,14 @@ impl Link {
                 continue;
             };
             let put = match &connection {
-                Some(open) => self.put(open, next).await,
+                Some(open) => {
+                    let waiting = is_awaited(&next.frame).then(|| self.desk.standings.asked(&self.server));
+                    let put = self.put(open, next).await;
+                    if let Some(waiting) = waiting {
+                        waiting.ended(put.as_ref().err());
+                    }
+                    put
+                }
                 None => self.connect().await.map(|open| {
                     pause = PAUSE_FIRST;
                     connection = Some(open);
@@ -121,14 +128,17 @@ impl Link {
         let opened = Connection::open(&self.desk.dialer, &self.server, CONNECT_LIMIT, &self.tasks).await;
         match &opened {
             Ok(_) => self.desk.change(|brokers, _| brokers.connected(&self.address, &self.server)),
-            Err(_) => self.desk.recheck(),
+            Err(error) => {
+                self.desk.standings.not_connected(&self.server, error);
+                self.desk.recheck();
+            }
         }
         opened
     }
 
     async fn put(&self, connection: &Connection, next: Next) -> Result<Then, CallError> {
         let (address, server) = (&self.address, &self.server);
-        if next.frame.oneway || may_stay_unanswered(next.frame.code) {
+        if !is_awaited(&next.frame) {
             if next.frame.oneway || next.frame.code != request::REGISTER_TOPIC_IN_NAMESRV {
                 connection.forward_unawaited(&next.frame.bytes)?;
             } else {
@@ -179,6 +189,6 @@ impl Link {
 
 /// Servers below 5.0 know neither and never answer them (part C 10, 11); what others say of them changes nothing
 /// here. To wait for it would keep everything that follows from such a server.
-fn may_stay_unanswered(code: i32) -> bool {
-    matches!(code, request::REGISTER_TOPIC_IN_NAMESRV | request::BROKER_HEARTBEAT)
+fn is_awaited(frame: &Frame) -> bool {
+    !frame.oneway && !matches!(frame.code, request::REGISTER_TOPIC_IN_NAMESRV | request::BROKER_HEARTBEAT)
 }
