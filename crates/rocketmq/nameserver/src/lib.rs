@@ -42,4 +42,6 @@ mod view;
 
 pub use metrics::Metrics;
 pub use server::{NameServer, StartError, StartOptions, load_tls};
-pub use view::{BrokerView, CountsView, DataVersionView, QueueView, TableFilter, TableView, TopicView, View};
+pub use view::{
+    BrokerView, CountsView, DataVersionView, DeletedView, QueueView, TableFilter, TableView, TopicView, View,
+};

@@ -8,7 +8,7 @@ use waypost_net::accept::AcceptStats;
 use waypost_net::budget::MemoryBudget;
 use waypost_net::queues::Queues;
 use waypost_net::tls::ServerTls;
-use waypost_rocketmq_registry::{BrokerRow, TableCounts, TopicRow};
+use waypost_rocketmq_registry::{BrokerRow, DeletedRow, TableCounts, TopicRow};
 use waypost_rocketmq_wire::body::Dialect;
 
 use crate::server::NameServer;
@@ -50,8 +50,24 @@ pub struct TableView {
     pub brokers: Vec<BrokerView>,
     /// Topics by name, if they were asked for.
     pub topics: Vec<TopicView>,
-    /// There are more topics than the limit allowed.
+    /// Topics that were deleted here while brokers have them, if topics were asked for.
+    pub deleted: Vec<DeletedView>,
+    /// There are more topics, or more deleted ones, than the limit allowed.
     pub truncated: bool,
+}
+
+/// A topic that comes back with the next registration of a broker, unless it is deleted there, too.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct DeletedView {
+    /// The topic.
+    pub topic: String,
+    /// The broker names that had announced it and did not register without it since.
+    pub brokers: Vec<String>,
+    /// When it was deleted, in milliseconds since 1970.
+    pub deleted_at_ms: u64,
+    /// How long ago that is.
+    pub deleted_age_ms: u64,
 }
 
 /// How much the table holds.
@@ -177,11 +193,12 @@ impl View {
         let state = &self.state;
         let (now, wall) = (state.owner.now(), state.clock.wall_millis());
         let wanted_topic = |name: &str| filter.topic.as_ref().is_none_or(|topic| topic == name);
-        let (counts, brokers, topics) = state.owner.read(|table| {
+        let (counts, brokers, topics, deleted) = state.owner.read(|table| {
             // One more than wanted tells whether there are more; the filter by broker comes after.
             let limit = if filter.broker.is_some() { usize::MAX } else { filter.limit.saturating_add(1) };
             let topics = if filter.topics { table.topics(wanted_topic, limit) } else { Vec::new() };
-            (table.counts(), table.brokers(), topics)
+            let deleted = if filter.topics { table.deleted_topics(wanted_topic, limit) } else { Vec::new() };
+            (table.counts(), table.brokers(), topics, deleted)
         });
         let wall_at = |at: std::time::Duration| {
             let age = now.saturating_sub(at).as_millis() as u64;
@@ -199,9 +216,15 @@ impl View {
                 .is_none_or(|broker| row.queues.iter().any(|queues| *queues.broker == **broker))
         });
         let mut topics: Vec<TopicView> = topics.take(filter.limit.saturating_add(1)).map(topic).collect();
-        let truncated = topics.len() > filter.limit;
+        let deleted = deleted
+            .into_iter()
+            .map(|row| deleted_view(row, wall_at))
+            .filter(|row| filter.broker.as_ref().is_none_or(|broker| row.brokers.contains(broker)));
+        let mut deleted: Vec<DeletedView> = deleted.take(filter.limit.saturating_add(1)).collect();
+        let truncated = topics.len() > filter.limit || deleted.len() > filter.limit;
         topics.truncate(filter.limit);
-        TableView { counts: counts_view(counts), brokers, topics, truncated }
+        deleted.truncate(filter.limit);
+        TableView { counts: counts_view(counts), brokers, topics, deleted, truncated }
     }
 
     fn broker(
@@ -307,6 +330,16 @@ fn counts_view(counts: TableCounts) -> CountsView {
         groups: counts.groups,
         topics: counts.topics,
         suspects: counts.suspects,
+    }
+}
+
+fn deleted_view(row: DeletedRow, wall_at: impl Fn(std::time::Duration) -> (u64, u64)) -> DeletedView {
+    let (deleted_at_ms, deleted_age_ms) = wall_at(row.deleted_at);
+    DeletedView {
+        topic: row.topic.to_string(),
+        brokers: row.brokers.iter().map(ToString::to_string).collect(),
+        deleted_at_ms,
+        deleted_age_ms,
     }
 }
 

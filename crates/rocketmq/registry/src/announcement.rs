@@ -57,7 +57,32 @@ impl RouteTable {
             self.forget_bodies(group_id);
         }
         let name = Arc::clone(&self.group(group_id).name);
+        self.settle_deletions(&name, identity.address, body, group_id);
         tally.report(&name, change);
+    }
+
+    /// What a body says of topics that were deleted here. One that lists most of what the group has is taken for the
+    /// whole: a broker may also send a part of its topics, or those alone that it changed.
+    fn settle_deletions(
+        &mut self,
+        broker: &str,
+        address: &str,
+        body: &RegisterBrokerBody<'_>,
+        group_id: GroupId,
+    ) {
+        if !self.deleted.has(broker) {
+            return;
+        }
+        let in_parts = self.brokers.get(address).is_some_and(|broker| broker.registers_in_parts);
+        let (listed, known) = (body.topics.len(), self.group(group_id).topics.len());
+        if !in_parts && listed.saturating_mul(2) >= known && (listed > 1 || known <= 1) {
+            self.deleted.forget_broker(broker);
+            return;
+        }
+        let mapped = body.mappings.iter().map(|(topic, _)| &**topic);
+        for topic in body.topics.iter().map(topic_name).chain(mapped) {
+            self.deleted.forget(broker, topic);
+        }
     }
 
     /// Spec 2.2: masters create topics, and so does the member with the smallest id of a group,

@@ -33,6 +33,7 @@ mod admission;
 mod announcement;
 mod broker;
 mod command;
+mod deleted;
 mod effects;
 mod group;
 mod index;
@@ -50,6 +51,7 @@ pub use command::{
     Announcement, BodyDigest, BrokerIdentity, Command, ConnectionEnd, ConnectionId, Registration, Sign,
     Unregistration,
 };
+pub use deleted::DeletedRow;
 pub use effects::{
     ConflictKind, Effects, Event, Member, MinBrokerNotice, Outcome, RegistrationRefusal, RemovalCause,
     RouteChange,

@@ -209,6 +209,7 @@ impl RouteTable {
         }
         let group = self.groups.remove(id.0 as usize);
         self.group_ids.remove(&group.name);
+        self.deleted.forget_broker(&group.name);
         tally.report(&group.name, change);
     }
 

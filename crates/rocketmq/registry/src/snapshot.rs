@@ -6,6 +6,7 @@ use std::time::Duration;
 use waypost_rocketmq_wire::body::DataVersion;
 
 use crate::command::ConnectionId;
+use crate::deleted::DeletedRow;
 use crate::table::RouteTable;
 
 /// One registered broker. Times are measured from the moment that the owner of the table counts from.
@@ -146,6 +147,11 @@ impl RouteTable {
                 TopicRow { topic: Arc::clone(&topic.name), queues }
             })
             .collect()
+    }
+
+    /// Topics that were deleted while brokers have them, by name, at most `limit`.
+    pub fn deleted_topics(&self, wanted: impl Fn(&str) -> bool, limit: usize) -> Vec<DeletedRow> {
+        self.deleted.rows(wanted, limit)
     }
 
     /// How much the table holds.

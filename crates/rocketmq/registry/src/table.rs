@@ -9,6 +9,7 @@ use slab::Slab;
 
 use crate::broker::Broker;
 use crate::command::{Command, ConnectionId};
+use crate::deleted::DeletedTopics;
 use crate::effects::{ConflictKind, Effects, Event, Member, Outcome, RouteChange};
 use crate::group::{Group, GroupId};
 use crate::policy::{Policy, TableLimits};
@@ -39,6 +40,7 @@ pub struct RouteTable {
     pub(crate) order: HashMap<Arc<str>, Arc<str>>,
     /// Broker names whose wipe survives registrations, while the policy says so.
     pub(crate) wiped: BTreeSet<Arc<str>>,
+    pub(crate) deleted: DeletedTopics,
     pub(crate) generation: u64,
     pub(crate) next_scan: Option<Duration>,
     /// Routes by the hash of their parts, to share equal ones.
@@ -120,6 +122,7 @@ impl RouteTable {
             bound: HashMap::new(),
             order: HashMap::new(),
             wiped: BTreeSet::new(),
+            deleted: DeletedTopics::default(),
             generation: 0,
             next_scan: None,
             routes: HashMap::new(),
@@ -166,7 +169,7 @@ impl RouteTable {
                 Outcome::Done
             }
             Command::RegisterTopic { topic, queues } => self.register_topic(topic, queues, &mut change),
-            Command::DeleteTopic { topic, cluster } => self.delete_topic(topic, cluster, &mut change),
+            Command::DeleteTopic { topic, cluster } => self.delete_topic(topic, cluster, now, &mut change),
             Command::WipeWritePermission { broker } => self.wipe_write_permission(broker, &mut change),
             Command::AddWritePermission { broker } => self.add_write_permission(broker, &mut change),
             Command::SetOrder { topic, configuration } => self.set_order(topic, configuration, &mut change),

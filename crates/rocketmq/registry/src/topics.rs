@@ -1,6 +1,7 @@
 //! What operators do to topics (spec 2.13 and 2.14).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use waypost_rocketmq_wire::body::QueueData;
 
@@ -14,18 +15,18 @@ impl RouteTable {
     /// 217: all queues or none (D15); ignored when a broker name is not registered.
     pub(crate) fn register_topic(
         &mut self,
-        topic: &str,
+        topic_name: &str,
         queues: &[QueueData],
         change: &mut Change,
     ) -> Outcome {
-        let full = !self.topic_ids.contains_key(topic) && self.topic_ids.len() >= self.limits.topics;
+        let full = !self.topic_ids.contains_key(topic_name) && self.topic_ids.len() >= self.limits.topics;
         let groups: Option<Vec<GroupId>> =
             queues.iter().map(|queues| self.group_ids.get(&*queues.broker_name).copied()).collect();
         let Some(groups) = groups.filter(|groups| !groups.is_empty()) else { return Outcome::Ignored };
-        if full || self.check_name("topic", topic).is_err() {
+        if full || self.check_name("topic", topic_name).is_err() {
             return Outcome::Ignored;
         }
-        let id = self.topic_of(topic);
+        let id = self.topic_of(topic_name);
         for (group_id, data) in groups.into_iter().zip(queues) {
             let announced = Queues {
                 read: data.read_queue_nums,
@@ -52,6 +53,7 @@ impl RouteTable {
             group.topics.insert(id);
             group.touch();
             let name = Arc::clone(&group.name);
+            self.deleted.forget(&name, topic_name);
             tally.report(&name, change);
         }
         change.dirty.push(id);
@@ -63,6 +65,7 @@ impl RouteTable {
         &mut self,
         topic: &str,
         cluster: Option<&str>,
+        now: Duration,
         change: &mut Change,
     ) -> Outcome {
         let Some(id) = self.topic_ids.get(topic).copied() else { return Outcome::Ignored };
@@ -73,12 +76,14 @@ impl RouteTable {
         groups.retain(|group| cluster.is_none_or(|cluster| self.is_in_cluster(*group, cluster)));
         groups.sort_unstable();
         groups.dedup();
+        let topic = Arc::clone(&topic.name);
         for group_id in groups {
             let mut tally = TopicTally::default();
             self.drop_queues(id, group_id, &mut tally, change);
             let group = self.group_mut(group_id);
             group.touch();
             let name = Arc::clone(&group.name);
+            self.deleted.remember(&name, &topic, now);
             tally.report(&name, change);
         }
         Outcome::Done

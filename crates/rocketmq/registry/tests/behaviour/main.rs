@@ -4,6 +4,7 @@
 
 mod acting_master;
 mod conflicts;
+mod deleted;
 mod digest;
 mod efficiency;
 mod expiry;
