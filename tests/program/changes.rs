@@ -1,6 +1,8 @@
 //! Commands that change something, on every server of a list.
 
-use crate::harness::{DeadPort, Server, ask};
+use waypost_testkit::peers::poll_until;
+
+use crate::harness::{DEADLINE, DeadPort, Server, ask};
 
 #[test]
 fn a_change_goes_to_every_server() {
@@ -94,4 +96,56 @@ fn who_sets_a_doubtful_value_is_warned() {
     ));
     assert_eq!(told.err.lines().filter(|line| line.starts_with("warning: ")).count(), 2, "{}", told.err);
     assert_eq!(told.json()[1]["warnings"].as_array().map(Vec::len), Some(2), "{}", told.out);
+}
+
+#[test]
+fn a_deleted_topic_that_brokers_announce_is_said_to_come_back() {
+    let server = Server::start(&[]);
+    let _ba = server.register("ba", "127.0.0.1:10911", &["T1", "T2"]);
+    let bb = server.register("bb", "127.0.0.1:10912", &["T1", "T2"]);
+    let told = server.ask_both("delete-topic T1");
+    assert_eq!(told.code, 0, "{}", told.err);
+    let comes_back = format!("their next registrations bring it back to {} within 30 s", server.address);
+    assert!(
+        told.err.starts_with("note: ba and bb had announced \"T1\" when it was deleted "),
+        "{}",
+        told.err
+    );
+    assert!(told.err.contains(&comes_back), "{}", told.err);
+
+    let told = server.ask_both("route T1");
+    let sentence = told.sentence();
+    assert_eq!(told.code, 1, "{sentence}");
+    assert!(sentence.contains("no broker has registered it, or it was deleted here since"), "{sentence}");
+    assert!(
+        sentence.contains("ba and bb had announced \"T1\"") && sentence.contains(&comes_back),
+        "{sentence}"
+    );
+    let (_, table) = server.get("/v1/table?topic=T1");
+    let table: serde_json::Value = serde_json::from_str(&table).expect("JSON");
+    assert_eq!(table["deleted"][0]["brokers"], serde_json::json!(["ba", "bb"]), "{table}");
+
+    // One announces it again, the other one leaves.
+    let _again = server.register("ba", "127.0.0.1:10911", &["T1", "T2"]);
+    let told = server.ask_both("route T1");
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.err.starts_with("note: bb had announced \"T1\""), "{}", told.err);
+    drop(bb);
+    let forgotten = poll_until(DEADLINE, || server.ask_both("route T1").err.is_empty().then_some(()));
+    assert!(forgotten.is_some(), "it left, and still it is said to bring the topic back");
+}
+
+#[test]
+fn who_announces_a_topic_is_said_to_be_unknown_where_no_admin_side_is_in_reach() {
+    let server = Server::start(&["--set", "adminListen=off"]);
+    let _broker = server.register("ba", "127.0.0.1:10911", &["Orders", "Stock"]);
+    let told = server.ask("delete-topic Orders");
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.err.contains("out of reach (--admin)"), "{}", told.err);
+    let told = server.ask("route Orders");
+    assert_eq!(told.code, 1, "{}", told.err);
+    let sentence = told.sentence();
+    assert!(sentence.contains("or it was deleted here since"), "{sentence}");
+    assert!(sentence.contains(&format!("brings it back to {}", server.address)), "{sentence}");
+    assert!(sentence.contains("out of reach (--admin)"), "{sentence}");
 }

@@ -163,6 +163,9 @@ pub enum RemoteCommand {
         /// Whom to ask.
         #[command(flatten)]
         servers: ServerArguments,
+        /// Whom else to ask.
+        #[command(flatten)]
+        admin: AdminArguments,
         /// In which form.
         #[command(flatten)]
         output: OutputArguments,

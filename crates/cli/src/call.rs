@@ -132,7 +132,11 @@ pub enum Reason {
 #[non_exhaustive]
 pub enum Missing {
     /// A route.
-    #[error("has no route for topic \"{}\": no registered broker has it; `waypost topics` lists those that exist", plain(.0))]
+    #[error(
+        "has no route for topic \"{}\": no broker has registered it, or it was deleted here since; `waypost topics` lists \
+         those that exist",
+        plain(.0)
+    )]
     Topic(String),
     /// Topics of a broker.
     #[error("changed nothing: no topic is on a broker \"{}\"; `waypost brokers` lists the brokers", plain(.0))]

@@ -66,6 +66,11 @@ impl<T> Outcomes<T> {
         }
     }
 
+    /// The servers where it is done.
+    pub fn done(&self) -> impl Iterator<Item = &HostPort> {
+        self.by_server.iter().filter(|(_, result)| result.is_ok()).map(|(server, _)| server)
+    }
+
     /// What went wrong, what is equal once.
     #[must_use]
     pub fn errors(&self) -> Vec<String> {

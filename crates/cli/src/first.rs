@@ -10,7 +10,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep};
 use waypost_net::address::HostPort;
 
-use crate::call::{CallError, Reason};
+use crate::call::{CallError, Missing, Reason};
 use crate::exit::Exit;
 use crate::sentences::sentences;
 use crate::servers::Servers;
@@ -47,6 +47,13 @@ impl NoAnswer {
     pub(crate) fn untold(&self) -> impl Iterator<Item = &CallError> {
         let some_answered = self.exit() != Exit::Unreachable;
         self.failures.iter().filter(move |failure| some_answered && failure.is_unanswered())
+    }
+
+    /// The servers that do not have the topic that was asked for.
+    pub(crate) fn without_topic(&self) -> impl Iterator<Item = &HostPort> {
+        let lacks =
+            |failure: &&CallError| matches!(failure, CallError::NotFound { missing: Missing::Topic(_), .. });
+        self.failures.iter().filter(lacks).map(CallError::server)
     }
 
     /// [`Exit::Unreachable`] if no server answered at all.
@@ -167,7 +174,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Missing;
 
     fn servers(text: &str) -> Servers {
         text.parse().expect("a list")

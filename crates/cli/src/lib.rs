@@ -27,6 +27,7 @@
 //! 3. What servers send never reaches a terminal with control characters in it.
 
 pub mod agent_status;
+pub mod announcers;
 pub mod arguments;
 pub mod bench;
 pub mod brokers;

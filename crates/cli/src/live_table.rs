@@ -92,11 +92,14 @@ pub struct LiveTable {
     /// Topics by name.
     #[serde(default)]
     pub topics: Vec<LiveTopic>,
+    /// Topics that were deleted while brokers have them.
+    #[serde(default)]
+    pub deleted: Vec<LiveDeleted>,
 }
 
 impl LiveTable {
     /// Whether this is the table of `server`, which is on this machine.
-    fn is_of(&self, server: &HostPort) -> bool {
+    pub(crate) fn is_of(&self, server: &HostPort) -> bool {
         self.listening.iter().filter_map(|address| address.parse().ok()).any(|listening: HostPort| {
             let same_host = match (&listening.host, &server.host) {
                 (Host::Ip(listening), Host::Ip(asked)) => listening.is_unspecified() || listening == asked,
@@ -167,6 +170,18 @@ pub struct LiveTopic {
     pub topic: String,
     /// Its queues by broker name.
     pub queues: Vec<LiveQueues>,
+}
+
+/// A deleted topic of the live table.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LiveDeleted {
+    /// The topic.
+    pub topic: String,
+    /// The broker names that had announced it.
+    pub brokers: Vec<String>,
+    /// How long ago it was deleted, in milliseconds.
+    pub deleted_age_ms: u64,
 }
 
 /// The queues of a topic on one broker name.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use waypost_net::address::AddressList;
 
-use crate::call::{CallError, Caller, Missing};
+use crate::call::Caller;
 use crate::everywhere::tell_all;
 use crate::first::NoAnswer;
 use crate::servers::Servers;
@@ -26,11 +26,7 @@ const PART_MIN: usize = 3;
 /// A question for the names that are nearest to `topic`, of which `error` says that no server has it. `None` if no server
 /// said so, if their lists are long or late, or if no name is near.
 pub async fn did_you_mean(caller: &Caller, topic: &str, error: &NoAnswer) -> Option<String> {
-    let unknowing = error
-        .failures()
-        .iter()
-        .filter(|failure| matches!(failure, CallError::NotFound { missing: Missing::Topic(_), .. }));
-    let servers: AddressList = unknowing.map(|failure| failure.server().clone()).collect();
+    let servers: AddressList = error.without_topic().cloned().collect();
     let servers = Servers::of(servers)?;
     let caller = Caller { limit: LIMIT.min(caller.limit), answer_max: LIST_MAX, ..caller.clone() };
     let lists = tell_all(&servers, |server| {

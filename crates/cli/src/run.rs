@@ -8,6 +8,7 @@ use waypost_net::plain::plain;
 use waypost_net::tls::ServerTrust;
 use waypost_net::tls::TlsConnector;
 
+use crate::announcers::{Announcers, Deletion};
 use crate::arguments::{
     KvCommand, Output, OutputArguments, RemoteCommand, RemoteConfigCommand, ServerArguments, TlsArguments,
 };
@@ -15,9 +16,10 @@ use crate::call::Caller;
 use crate::everywhere::{self, Detail, Outcomes};
 use crate::exit::Exit;
 use crate::first::{First, NoAnswer};
-use crate::live_table::{LiveTable, details, query_text};
+use crate::live_table::{AdminUrl, LiveTable, details, query_text};
 use crate::nearest::did_you_mean;
 use crate::sentences::sentences;
+use crate::servers::Servers;
 use crate::{brokers, check, deletion, doctor, kv, permission, render, route, settings, topics};
 
 /// What a command has to say.
@@ -90,11 +92,11 @@ impl Report {
         }
     }
 
-    /// Adds a question to the last error.
-    fn with_question(mut self, question: Option<String>) -> Self {
-        if let (Some(error), Some(question)) = (self.errors.last_mut(), question) {
+    /// Adds something to the last error.
+    fn with_remark(mut self, remark: Option<String>) -> Self {
+        if let (Some(error), Some(remark)) = (self.errors.last_mut(), remark) {
             error.push_str("; ");
-            error.push_str(&question);
+            error.push_str(&remark);
         }
         self
     }
@@ -125,15 +127,7 @@ pub async fn run(command: RemoteCommand) -> Report {
     match command {
         RemoteCommand::Route { topic, servers, admin, output } => {
             with_caller(&servers, async |caller| {
-                let mut found = route::ask(&caller, &servers.list.servers, &topic).await;
-                let query = format!("topic={}", query_text(&topic));
-                let add = route::Route::enrich;
-                let note = enrich(&mut found, admin.admin.as_ref(), &query, caller.limit, add).await;
-                let question = match &found {
-                    Ok(_) => None,
-                    Err(error) => did_you_mean(&caller, &topic, error).await,
-                };
-                Report::first(found, output, render::route).with_note(note).with_question(question)
+                run_route(&caller, &servers.list.servers, admin.admin.as_ref(), &topic, output).await
             })
             .await
         }
@@ -178,11 +172,15 @@ pub async fn run(command: RemoteCommand) -> Report {
             })
             .await
         }
-        RemoteCommand::DeleteTopic { topic, cluster, servers, output } => {
+        RemoteCommand::DeleteTopic { topic, cluster, servers, admin, output } => {
             with_caller(&servers, async |caller| {
                 let outcomes =
                     deletion::delete_topic(&caller, &servers.list.servers, &topic, cluster.as_deref()).await;
-                Report::change(&outcomes, output, "deleted", nothing_more)
+                let announcers =
+                    Announcers::ask(admin.admin.as_ref(), outcomes.done(), &topic, caller.limit).await;
+                let mut report = Report::change(&outcomes, output, "deleted", nothing_more);
+                report.notes = announcers.sentences();
+                report.with_note(announcers.ignorance())
             })
             .await
         }
@@ -207,6 +205,40 @@ pub async fn run(command: RemoteCommand) -> Report {
             .await
         }
     }
+}
+
+async fn run_route(
+    caller: &Caller,
+    servers: &Servers,
+    admin: Option<&AdminUrl>,
+    topic: &str,
+    output: OutputArguments,
+) -> Report {
+    let mut found = route::ask(caller, servers, topic).await;
+    let query = format!("topic={}", query_text(topic));
+    let mut deletion = None;
+    let add = |route: &mut route::Route, table: &LiveTable| {
+        route.enrich(table);
+        deletion = Deletion::of(table, &route.server, topic);
+    };
+    let note = enrich(&mut found, admin, &query, caller.limit, add).await;
+    let remark = match &found {
+        Ok(_) => None,
+        Err(error) => absence(caller, admin, topic, error).await,
+    };
+    let report = Report::first(found, output, render::route).with_note(note).with_remark(remark);
+    report.with_note(deletion.map(|deletion| deletion.sentence()))
+}
+
+/// What may be behind it that no server has a topic: it was deleted, or mistyped, or nobody knows.
+async fn absence(caller: &Caller, admin: Option<&AdminUrl>, topic: &str, error: &NoAnswer) -> Option<String> {
+    let announcers = Announcers::ask(admin, error.without_topic(), topic, caller.limit).await;
+    let deleted = announcers.sentences();
+    if !deleted.is_empty() {
+        return Some(deleted.join("; "));
+    }
+    let question = did_you_mean(caller, topic, error).await;
+    question.or_else(|| announcers.ignorance())
 }
 
 async fn run_kv(command: KvCommand) -> Report {
@@ -325,10 +357,10 @@ fn nothing<T>(
 /// Adds what the admin side of the server that answered knows. Returns a note for the user.
 async fn enrich<T>(
     found: &mut Result<First<T>, NoAnswer>,
-    url: Option<&crate::live_table::AdminUrl>,
+    url: Option<&AdminUrl>,
     query: &str,
     limit: Duration,
-    add: impl Fn(&mut T, &LiveTable),
+    add: impl FnOnce(&mut T, &LiveTable),
 ) -> Option<String> {
     let Ok(found) = found else { return None };
     let (table, note) = details(url, &found.server, query, limit).await;
