@@ -485,3 +485,30 @@ fn a_standstill_of_the_agent_leaves_a_line_with_its_length_and_is_counted() {
     assert!(metrics.contains("\nwaypost_agent_standstills_total 1\n"), "{metrics}");
     assert!(metrics.contains("\nwaypost_agent_standstill_seconds_total 3."), "{metrics}");
 }
+
+#[test]
+fn agents_that_name_each_other_say_so_and_take_each_other_back() {
+    let server = Server::start(&[]);
+    let folder = Scratch::new("list");
+    let file = folder.path().join("servers");
+    let write = |text: String| std::fs::write(&file, text).expect("written");
+    write(server.address.to_string());
+    let a = Agent::start(&format!("--servers-file {}", file.display()));
+    let b = Agent::start(&format!("-n {}", a.address));
+    write(b.address.to_string());
+    a.process.send(Signal::HUP);
+    for agent in [&a, &b] {
+        agent.wait_for_log("name server left out: it is an agent that leads back to this one");
+        agent.wait_for_log("no name server is left");
+    }
+    let told = ask(&format!("agent status --admin {}", a.admin));
+    let line = format!("{} is left out: it is an agent that leads back to this one", b.address);
+    assert!(told.code == 0 && told.out.contains(&line), "{}", told.out);
+    assert!(get(&a.admin, "/metrics").1.contains("waypost_agent_servers_left_out 1"));
+
+    write(server.address.to_string());
+    a.process.send(Signal::HUP);
+    b.wait_for_log("it leads back to this agent no longer");
+    let _broker = register(b.address, "broker-a", "127.0.0.1:10911", &["T1", "T2"]);
+    wait_for_route(&server, "T1", 0, DEADLINE);
+}

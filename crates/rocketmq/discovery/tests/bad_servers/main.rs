@@ -163,8 +163,8 @@ async fn the_deadline_is_kept_when_nobody_answers_and_the_error_tells_who_said_w
     let began = Instant::now();
     let error = discovery.route("T", limit).await.unwrap_err();
     let took = began.elapsed();
-    // The hung one has 3 s.
-    assert!(took >= limit && took < Duration::from_millis(2_900), "{took:?}");
+    // The clock counts milliseconds, and the hung one has 3 s.
+    assert!(took + Duration::from_millis(1) >= limit && took < Duration::from_millis(2_900), "{took:?}");
     let LookupError::NoAnswer { said, .. } = &error else { panic!("{error:?}") };
     for (server, what) in [(hung.address, "no answer"), (busy.address, "told to"), (dead, "refused")] {
         let mine = said.iter().find(|said| said.server.address == server).expect("every server is listed");
