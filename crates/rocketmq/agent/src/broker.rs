@@ -74,6 +74,8 @@ pub(crate) struct Broker {
     pub(crate) orphan_until: Option<Millis>,
     /// The last of its connections that ended: tells the losses of a broker that flaps apart.
     pub(crate) lost: Option<u64>,
+    /// Another address took its name and id, and the servers' entry with it, until it registers again.
+    is_replaced: bool,
     /// It said goodbye with the frame of this number: forgotten when all servers took it, or at this time.
     pub(crate) leaving: Option<(u64, Millis)>,
     pub(crate) outbox: Outbox,
@@ -94,6 +96,7 @@ impl Broker {
             restored_until: None,
             orphan_until: None,
             lost: None,
+            is_replaced: false,
             leaving: None,
             outbox: Outbox::default(),
             servers: servers.iter().map(|server| (server.clone(), Upstream::default())).collect(),
@@ -126,6 +129,7 @@ impl Broker {
         now: Millis,
     ) -> Lost {
         self.spoke(connection, now);
+        self.is_replaced = false;
         let (old, new) = (&self.identity, &registration.identity);
         if self.leaving.take().is_some() || old.name != new.name {
             // Another broker than the one that those connections carried.
@@ -177,10 +181,25 @@ impl Broker {
         self.identity.name == name && !self.fence.is_older(connection)
     }
 
+    /// Whether it has this name and id.
+    #[must_use]
+    pub(crate) fn holds(&self, name: &str, id: i64) -> bool {
+        self.identity.name == name && self.identity.id == id && self.leaving.is_none()
+    }
+
+    /// Another address took its name and id. It is asked to register again, as a NameServer asks whom it does not
+    /// know.
+    pub(crate) fn replaced(&mut self) {
+        self.is_replaced = true;
+        self.version = None;
+    }
+
     /// Whether what it said may be said to servers: it would still speak for itself. What it said long ago is
-    /// kept, but it would renew a lease that the broker does not renew.
+    /// kept, but it would renew a lease that the broker does not renew; what it said before another took its place
+    /// would take that back.
     fn may_be_quoted(&self, now: Millis) -> bool {
-        self.leaving.is_some() || now.since(self.heard_at) <= self.timeout().min(ROUND_MAX)
+        let is_recent = now.since(self.heard_at) <= self.timeout().min(ROUND_MAX);
+        self.leaving.is_some() || (is_recent && !self.is_replaced)
     }
 
     pub(crate) fn next(&self, server: &Endpoint, now: Millis) -> Option<Next> {

@@ -159,10 +159,7 @@ impl Brokers {
         now: Millis,
     ) -> Result<(), Box<Answer>> {
         let identity = &registration.identity;
-        let holds = |broker: &Broker| {
-            (&broker.identity.name, broker.identity.id) == (&identity.name, identity.id)
-                && broker.leaving.is_none()
-        };
+        let holds = |broker: &Broker| broker.holds(&identity.name, identity.id);
         if table.topics.is_single() && !self.brokers.values().any(holds) {
             let remark = waypost_rocketmq_registry::RegistrationRefusal::SingleTopic.to_string();
             return Err(Box::new(reply::typed(reply::error(remark))));
@@ -174,6 +171,8 @@ impl Brokers {
             let links = self.servers.iter().map(|server| Effect::Link(address.clone(), server.clone()));
             self.effects.extend(links);
         }
+        let others = self.brokers.iter_mut().filter(|(other, broker)| *other != address && holds(broker));
+        others.for_each(|(_, broker)| broker.replaced());
         let new = || Broker::new(identity.clone(), &self.servers, now);
         let broker = self.brokers.entry(address.clone()).or_insert_with(new);
         let is_known = broker.outbox.known(registration.digest).is_some();
@@ -214,8 +213,12 @@ impl Brokers {
         now: Millis,
     ) -> Result<(), Box<Answer>> {
         let address = &registration.identity.address;
-        // It came while the disk was read.
-        if self.brokers.get(address).is_some_and(|broker| broker.restored_until.is_none()) {
+        // It came while the disk was read, or who took its place.
+        let (name, id) = (&registration.identity.name, registration.identity.id);
+        let is_heard = |(other, broker): (&String, &Broker)| {
+            (other == address || broker.holds(name, id)) && broker.restored_until.is_none()
+        };
+        if self.brokers.iter().any(is_heard) {
             return Ok(());
         }
         self.announce(registration, table, None, now)?;

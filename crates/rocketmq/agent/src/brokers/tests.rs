@@ -473,6 +473,40 @@ fn another_role_makes_what_was_said_before_superfluous() {
     assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 20), [103]);
 }
 
+#[test]
+fn what_a_broker_said_before_another_took_its_place_is_not_said_again() {
+    let other = "127.0.0.2:10911";
+    let takes_over = |brokers: &mut Brokers, now: u64| {
+        let mut registration = SAYS.registration();
+        registration.identity.address = other.to_owned();
+        let table = registration
+            .table(&FrameLimits::default(), &BodyLimits::default(), &brokers.hasher())
+            .expect("topics");
+        brokers.register(&registration, table, CONNECTION + 1, at(now)).expect("accepted");
+    };
+    let mut brokers = registered();
+    take_all(&mut brokers, 1, &accepted(&[], b""), 0);
+    takes_over(&mut brokers, 10);
+    brokers.disconnected(MASTER, &server(1), None);
+    assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 20), []);
+    assert!(brokers.next(other, &server(1), at(20)).is_some());
+    // It lives, too: it takes its place back when it registers, as without an agent.
+    assert_eq!(fields(&brokers.beat(&beat(1, false), CONNECTION, at(30))), [("changed", "true")]);
+    assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 30), []);
+    SAYS.to(&mut brokers, 40).expect("accepted");
+    assert_eq!(take_all(&mut brokers, 1, &accepted(&[], b""), 40), [103]);
+    assert_eq!(brokers.next(other, &server(1), at(40)), None);
+    // A saved one takes nobody's place.
+    let mut brokers = registered();
+    let mut registration = SAYS.registration();
+    registration.identity.address = other.to_owned();
+    let table = registration
+        .table(&FrameLimits::default(), &BodyLimits::default(), &brokers.hasher())
+        .expect("topics");
+    brokers.restore(&registration, table, at(10)).expect("left out");
+    assert!(brokers.broker(other).is_none());
+}
+
 /// A registration of a topic alone, with queues on these brokers.
 fn alone(brokers: &[&str]) -> Topic {
     let queues = |name: &&str| QueueData { broker_name: (*name).to_owned(), ..QueueData::default() };
